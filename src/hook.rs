@@ -1,0 +1,85 @@
+//! The hook: what closes the order. Redis reminds, the hook judges, the database records.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::lease::Lease;
+use crate::shard::WheelName;
+
+/// A future that a hook returns; boxed so that a worker can hold hooks of any kind.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Closes orders. Implementations commit their own work **before** they answer; the worker settles after.
+pub trait Hook: Send + Sync + 'static {
+    /// Closes each leased order if it is still unpaid, and answers one verdict for each, in the same order.
+    ///
+    /// The call must end by itself within [`Hook::timeout`]. It may be repeated for the same order with a higher fence (a crash, a
+    /// lost answer): the second call must find the order already closed and say so.
+    fn judge<'a>(&'a self, wheel: &'a WheelName, leases: &'a [Lease]) -> BoxFuture<'a, Vec<Verdict>>;
+
+    /// The longest a call of [`Hook::judge`] may take; the lease must exceed it.
+    fn timeout(&self) -> Duration;
+
+    /// How many leases one call may take: 1 for a webhook, the transaction size for SQL.
+    fn batch_size(&self) -> usize;
+
+    /// The start-up checks: refuses with the reason when the hook could not close anything.
+    fn check(&self) -> BoxFuture<'_, Result<Vec<String>>>;
+}
+
+/// What the hook found out about one order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The order was closed by this call, or by an earlier call for the same lease's life.
+    Closed,
+    /// Nothing to close: paid, or closed by somebody else. `state` is the word the shop gave (`paid`, `closed`).
+    Skipped {
+        /// The order's own state.
+        state: String,
+    },
+    /// The table's own close time is later.
+    NotDue {
+        /// The table's close time; `None` asks for the worker's own short wait.
+        until: Option<Moment>,
+    },
+    /// The hook could not be asked: not the order's fault, no attempt counted, never buried.
+    Unavailable {
+        /// Why, at most 4 KiB of valid UTF-8.
+        reason: String,
+        /// The wait the other side asked for.
+        retry_after: Option<Duration>,
+    },
+    /// The hook said no in a way that may change: attempt counted, buried after the last.
+    Failed {
+        /// Why, at most 4 KiB of valid UTF-8.
+        reason: String,
+    },
+    /// The hook will never close this order: buried at once, revivable.
+    Rejected {
+        /// Why, at most 4 KiB of valid UTF-8.
+        reason: String,
+    },
+    /// There is no such order.
+    Gone {
+        /// What was looked for.
+        reason: String,
+    },
+}
+
+impl Verdict {
+    /// The stable word: metric label, log field.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Skipped { .. } => "skipped",
+            Self::NotDue { .. } => "not_due",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Failed { .. } => "failed",
+            Self::Rejected { .. } => "rejected",
+            Self::Gone { .. } => "gone",
+        }
+    }
+}

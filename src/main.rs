@@ -1,0 +1,3 @@
+//! The `duewheel` program.
+
+fn main() {}
