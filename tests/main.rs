@@ -1,1 +1,14 @@
 //! One test binary: one file for each promise area, and the rig they share.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test stops at the first surprise, and says so"
+)]
+
+mod rig;
+
+mod redis_rig;

@@ -1,0 +1,59 @@
+//! What the promises stand on: real servers on private ports and folders, and one way to wait.
+
+#![allow(dead_code, reason = "the rig offers more than one promise area needs")]
+
+pub mod redis;
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for something that has no time limit of its own. Far above what an idle machine needs, so that a loaded one
+/// does not fail a promise that says nothing about time.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `look` answers something, asking every few milliseconds; fails the test when `timeout` passes first.
+pub async fn eventually<T, F, Fut>(timeout: Duration, mut look: F) -> T
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Option<T>>,
+{
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look().await {
+            return seen;
+        }
+        assert!(began.elapsed() < timeout, "not seen within {timeout:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// [`eventually`] for a test without a runtime.
+pub fn eventually_blocking<T>(timeout: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(began.elapsed() < timeout, "not seen within {timeout:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A name that no other test of this run uses, so that tests may share one server: `orders` -> `orders-7`.
+pub fn unique(stem: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    format!("{stem}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Sends a signal (`KILL`, `STOP`, `CONT`, `TERM`, `HUP`) to one process.
+pub fn signal(pid: u32, name: &str) {
+    let sent = std::process::Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(sent.expect("kill(1) runs").success(), "could not send SIG{name} to {pid}");
+}
+
+/// A port of 127.0.0.1 that nobody listens on at this moment.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
