@@ -2,7 +2,10 @@
 
 #![allow(dead_code, reason = "the rig offers more than one promise area needs")]
 
+pub mod cluster;
+pub mod proxy;
 pub mod redis;
+mod resp;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};

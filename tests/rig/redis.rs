@@ -127,6 +127,11 @@ impl RedisServer {
         self.port
     }
 
+    /// The port of the cluster bus; nobody listens on it unless the server is a cluster node.
+    pub fn bus_port(&self) -> u16 {
+        self.bus_port
+    }
+
     /// The server's process id.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().expect("the server runs").server.id()

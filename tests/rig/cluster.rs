@@ -1,0 +1,73 @@
+//! A Redis Cluster of two nodes, and a hash slot that moves between them one key at a time.
+
+use super::redis::{RedisOptions, RedisServer};
+use super::{PATIENCE, eventually_blocking};
+
+/// Two primaries: `nodes[0]` holds hash slots 0 to 8191, `nodes[1]` the rest.
+pub struct RedisCluster {
+    pub nodes: [RedisServer; 2],
+    ids: [String; 2],
+}
+
+impl RedisCluster {
+    /// Starts the nodes and waits until both say that the cluster is whole.
+    pub fn start() -> Self {
+        let node = || RedisServer::start(RedisOptions { cluster: true, ..RedisOptions::default() });
+        let nodes = [node(), node()];
+        for (node, (first, last)) in nodes.iter().zip([("0", "8191"), ("8192", "16383")]) {
+            node.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", first, last]);
+        }
+        let (port, bus_port) = (nodes[1].port().to_string(), nodes[1].bus_port().to_string());
+        nodes[0].command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port]);
+        for node in &nodes {
+            eventually_blocking(PATIENCE, || {
+                let info: String = node.command(&["CLUSTER", "INFO"]);
+                (info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:2")).then_some(())
+            });
+        }
+        let ids = [nodes[0].command(&["CLUSTER", "MYID"]), nodes[1].command(&["CLUSTER", "MYID"])];
+        Self { nodes, ids }
+    }
+
+    /// The hash slot of a key.
+    pub fn hash_slot(&self, key: &str) -> u16 {
+        self.nodes[0].command(&["CLUSTER", "KEYSLOT", key])
+    }
+
+    /// Which of the two nodes owned a hash slot at the start.
+    pub fn first_owner(&self, hash_slot: u16) -> usize {
+        usize::from(hash_slot > 8191)
+    }
+
+    /// Opens the migration of a hash slot: from now on its keys may be on either node.
+    pub fn open_migration(&self, hash_slot: u16, from: usize, to: usize) {
+        let slot = hash_slot.to_string();
+        self.nodes[to].command::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.ids[from]]);
+        self.nodes[from].command::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.ids[to]]);
+    }
+
+    /// Moves chosen keys of an open migration. A key that does not exist is no error, as with Redis's own tool.
+    pub fn move_keys(&self, from: usize, to: usize, keys: &[&str]) {
+        let port = self.nodes[to].port().to_string();
+        let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+        migrate.extend(keys);
+        self.nodes[from].command::<String>(&migrate);
+    }
+
+    /// The keys of a hash slot that are on one node.
+    pub fn keys_in(&self, node: usize, hash_slot: u16) -> Vec<String> {
+        self.nodes[node].command(&["CLUSTER", "GETKEYSINSLOT", &hash_slot.to_string(), "100000"])
+    }
+
+    /// Moves what is left and gives the hash slot to its new owner.
+    pub fn close_migration(&self, hash_slot: u16, from: usize, to: usize) {
+        let left = self.keys_in(from, hash_slot);
+        for keys in left.chunks(100) {
+            self.move_keys(from, to, &keys.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        for node in [to, from] {
+            let slot = hash_slot.to_string();
+            self.nodes[node].command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]]);
+        }
+    }
+}
