@@ -11,4 +11,5 @@
 
 mod rig;
 
+mod house;
 mod redis_rig;
