@@ -9,6 +9,9 @@ use crate::error::Result;
 use crate::lease::Lease;
 use crate::shard::WheelName;
 
+#[cfg(feature = "sql")]
+pub mod sql;
+
 /// A future that a hook returns; boxed so that a worker can hold hooks of any kind.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
