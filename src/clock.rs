@@ -1,6 +1,12 @@
-//! Moments and durations: what they are, how they are read from text, how they are shown.
+//! Moments and durations: what they are, how they are read from text, how they are shown. Every door (command line, bulk file,
+//! configuration, HTTP) reads time through this module, so that one text means one thing everywhere.
+
+mod instant;
+mod span;
 
 use std::fmt;
+
+pub use span::{parse_duration, show_duration};
 
 use crate::error::Invalid;
 
@@ -21,6 +27,16 @@ impl Moment {
         } else {
             Err(Invalid::new("moment", &millis.to_string(), "expected a moment up to the year 9999"))
         }
+    }
+
+    /// Reads a moment from text; `field` names the input in the refusal.
+    ///
+    /// Accepted are RFC 3339 with its offset (`2026-03-01T12:00:00+08:00`, `2026-03-01T04:00:00.5Z`; upper-case `T` and `Z`, any
+    /// number of fraction digits, `-00:00` read as UTC) and 13 digits, milliseconds since the epoch. What is finer than a millisecond
+    /// is rounded **up**, because an order closed a fraction early is closed early. Refused with a hint: local times without an
+    /// offset, dates without a time, `24:00`, leap seconds, seconds since the epoch, anything before 1970 or after 9999.
+    pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
+        instant::parse(text).map_err(|reason| Invalid::new(field, text, reason))
     }
 
     /// Milliseconds since the epoch.
@@ -50,9 +66,10 @@ impl Moment {
 impl fmt::Display for Moment {
     /// RFC 3339 in UTC with milliseconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
-        match jiff::Timestamp::from_millisecond(millis) {
-            Ok(timestamp) => write!(f, "{timestamp:.3}"),
+        // Civil arithmetic, because jiff's instants end a day before the year 9999 does.
+        let since_epoch = jiff::SignedDuration::from_millis(i64::try_from(self.0).unwrap_or(i64::MAX));
+        match instant::EPOCH.checked_add(since_epoch) {
+            Ok(civil) => write!(f, "{civil:.3}Z"),
             Err(_) => write!(f, "{}ms", self.0),
         }
     }

@@ -13,3 +13,4 @@ mod rig;
 
 mod house;
 mod redis_rig;
+mod time;
