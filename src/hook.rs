@@ -11,6 +11,8 @@ use crate::shard::WheelName;
 
 #[cfg(feature = "sql")]
 pub mod sql;
+#[cfg(feature = "webhook")]
+pub mod webhook;
 
 /// A future that a hook returns; boxed so that a worker can hold hooks of any kind.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
