@@ -1,6 +1,193 @@
 //! The wheel: deadlines in Redis, and the verbs that move them. The only part that names redis and deadpool-redis.
+//!
+//! A wheel is cut into shards; all keys of a shard share one hash tag, and every verb is one Lua script on one shard. Redis's own
+//! clock decides what is due. Lua moves, Rust decides: retry policy, verdicts and payloads are none of Lua's business.
 
 pub mod answer;
+mod body;
+mod carry;
+mod claim;
+mod fault;
+mod inspect;
+mod keys;
+mod movement;
+mod place;
+mod presence;
+mod reply;
+mod reshard;
+pub mod script;
+mod selftest;
 mod settings;
+mod store;
+mod verify;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+pub use carry::Carried;
+pub use claim::{Ask, Claimed, Renewed, Settlement, ShardState, What};
+pub use presence::{Presence, WorkerRecord};
 pub use settings::{RedisSettings, WheelSettings};
+pub use store::Store;
+
+use crate::clock::Moment;
+use crate::error::{Error, Result, StoreKind};
+use crate::shard::{LAYOUT, Shard, ShardCount, WheelName};
+use script::Script;
+
+/// The most ids one script call takes; Lua's `unpack` ends near 8,000 arguments, and a call should stay near a millisecond.
+pub const MAX_BATCH: usize = 500;
+
+/// One wheel in Redis. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Wheel {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<Store>,
+    settings: WheelSettings,
+    /// The fixed keys of every shard, made once.
+    keys: Vec<[String; 9]>,
+    /// The seven arguments in front of every script's own.
+    front: [String; 7],
+}
+
+impl Wheel {
+    /// The wheel of these settings; nothing is sent yet.
+    pub fn new(store: Arc<Store>, settings: WheelSettings) -> Self {
+        let keys = settings.shards.all().map(|shard| keys::of_shard(settings.name.as_str(), shard)).collect();
+        let front = front(&settings, "");
+        Self { inner: Arc::new(Inner { store, settings, keys, front }) }
+    }
+
+    /// The same wheel with a fixed clock, in microseconds: honoured only by shards whose meta says `clock=test`.
+    #[doc(hidden)]
+    pub fn at_fixed_time(&self, now_us: u64) -> Self {
+        let inner = &self.inner;
+        Self {
+            inner: Arc::new(Inner {
+                store: inner.store.clone(),
+                settings: inner.settings.clone(),
+                keys: inner.keys.clone(),
+                front: front(&inner.settings, &now_us.to_string()),
+            }),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &WheelName {
+        &self.inner.settings.name
+    }
+
+    /// Its settings.
+    pub fn settings(&self) -> &WheelSettings {
+        &self.inner.settings
+    }
+
+    /// How many shards it has.
+    pub fn shards(&self) -> ShardCount {
+        self.inner.settings.shards
+    }
+
+    /// The connections it uses.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.inner.store
+    }
+
+    /// The shard of an id.
+    pub fn shard_of(&self, id: &crate::deadline::Id) -> Shard {
+        self.shards().shard_of(id.as_bytes())
+    }
+
+    /// Gives every shard its meta record, where it has none. Refuses another layout, shard count or slot width.
+    ///
+    /// Returns how many shards were new.
+    pub async fn format(&self) -> Result<u64> {
+        let mut fresh = 0;
+        for shard in self.shards().all() {
+            fresh += self.format_shard(shard).await?;
+        }
+        if fresh > 0 {
+            let mut cmd = redis::cmd("HSET");
+            cmd.arg(keys::wheels()).arg(self.name().as_str()).arg(format!(
+                "{LAYOUT} {} {}",
+                self.shards().get(),
+                self.settings().slot_width.as_millis()
+            ));
+            self.inner.store.command(&cmd, &format!("format on wheel {}", self.name())).await?;
+        }
+        Ok(fresh)
+    }
+
+    /// Redis's clock.
+    pub async fn now(&self) -> Result<Moment> {
+        let value = self.inner.store.command(&redis::cmd("TIME"), "read Redis's clock").await?;
+        let mut reply = reply::Reply::array("TIME", value)?;
+        let (seconds, micros) = (reply.u64()?, reply.u64()?);
+        Ok(Moment::EPOCH.plus(Duration::from_secs(seconds) + Duration::from_micros(micros)))
+    }
+
+    async fn format_shard(&self, shard: Shard) -> Result<u64> {
+        let value = self.run(&script::FORMAT, shard, |_| {}).await?;
+        Ok(u64::from(reply::number(&value) == Some(1)))
+    }
+
+    /// Runs a verb on a shard. What Redis only asks to repeat is repeated for about a second; a shard without meta is formatted first
+    /// where the verb puts something in or takes something out.
+    async fn call(&self, script: &Script, shard: Shard, args: impl Fn(&mut Cmd)) -> Result<Value> {
+        let mut pause = Duration::from_millis(20);
+        let mut formatted = false;
+        for _ in 0..6 {
+            match self.run(script, shard, &args).await {
+                Err(Error::Store { kind: StoreKind::Moving, .. }) => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                Err(Error::Store { kind: StoreKind::Unformatted, .. }) if script.writes && !formatted => {
+                    formatted = true;
+                    // A new wheel, or Redis was emptied: the second is a loss that the sweep must repair, so it is said aloud.
+                    tracing::warn!(wheel = %self.name(), %shard, "shard has no meta record; formatting it");
+                    self.format().await?;
+                }
+                other => return other,
+            }
+        }
+        self.run(script, shard, &args).await
+    }
+
+    /// Runs a verb on a shard, once.
+    async fn run(&self, script: &Script, shard: Shard, args: impl FnOnce(&mut Cmd)) -> Result<Value> {
+        let inner = &self.inner;
+        let attempted = format!("{} on wheel {}, shard {shard}", script.verb, self.name());
+        let keys = &inner.keys[usize::from(shard.0) % inner.keys.len()];
+        inner
+            .store
+            .run(
+                script,
+                keys,
+                |cmd| {
+                    cmd.arg(&inner.front);
+                    args(cmd);
+                },
+                &attempted,
+            )
+            .await
+    }
+}
+
+fn front(settings: &WheelSettings, fixed_now: &str) -> [String; 7] {
+    let millis = |duration: Duration| duration.as_millis().to_string();
+    [
+        LAYOUT.to_string(),
+        settings.shards.get().to_string(),
+        settings.slot_width.as_millis().to_string(),
+        fixed_now.to_owned(),
+        millis(settings.ended_keep),
+        millis(settings.cancelled_keep),
+        millis(settings.events_keep),
+    ]
+}

@@ -1,0 +1,85 @@
+-- enqueue: places deadlines in the wheel; the same id and moment twice is once.
+-- ARGV 8 on conflict: keep|replace|later|earlier | 9 force over ended 0|1 | 10 cause number | 11 count (1 to 500), then for each, ids distinct:
+--   id | due_at ms, or +ms after now | body (MessagePack)
+-- Returns {now us, generation us, answer...}: 1 new, or {word, due_at ms, generation us, ended record}
+--   exists|conflict|replaced|resurrected|leased|dead|ended.
+-- O(count log slot size); refused while memory is full.
+local refusal, meta = open('generation')
+if refusal then return refusal end
+local on_conflict, force, cause, n = ARGV[FIRST], ARGV[FIRST + 1] == '1', whole(ARGV[FIRST + 2], 255), whole(ARGV[FIRST + 3], 500)
+if not cause or not n or n == 0 or #ARGV ~= FIRST + 3 + 3 * n then return redis.error_reply('BADCALL enqueue') end
+local ids, dues = {}, {}
+for i = 1, n do
+  local at = FIRST + 1 + 3 * i
+  local text = ARGV[at + 1]
+  local due
+  if sub(text, 1, 1) == '+' then
+    due = whole(sub(text, 2), MAX_MS)
+    due = due and due + now
+  else
+    due = whole(text, MAX_MS)
+  end
+  if not due or due > MAX_MS or #ARGV[at] == 0 then return redis.error_reply('BADCALL due_at') end
+  ids[i], dues[i] = ARGV[at], due
+end
+local _, any_ended = touch()
+local stored = call('HMGET', BODIES, unpack(ids))
+local past = any_ended > 0 and call('HMGET', ENDED, unpack(ids)) or {}
+local generation = math.max(tonumber(meta[5] or 0) + 1, now_us)
+
+local answers, plan, bodies, moved_out, events, fresh = { now_us, generation }, new_plan(), {}, {}, {}, 0
+for i = 1, n do
+  local id, due, body = ids[i], dues[i], stored[i]
+  local answer, place = 1, true
+  if body then
+    local was_cause, level, _, was_generation, was_due, next_at = header_of(body)
+    place = false
+    if not was_cause then return redis.error_reply('BADHEADER a stored header cannot be read') end
+    if call('ZSCORE', LEASES, id) then
+      answer = { 'leased', was_due, was_generation }
+    elseif call('ZSCORE', DEAD, id) then
+      answer = { 'dead', was_due, was_generation }
+    elseif not in_slot(level, next_at, id) then
+      return redis.error_reply(TRYAGAIN)
+    elseif was_due == due and on_conflict ~= 'replace' then
+      answer = { 'exists', was_due, was_generation }
+    elseif on_conflict == 'replace' or (on_conflict == 'later' and due > was_due) or (on_conflict == 'earlier' and due < was_due) then
+      answer, place = { 'replaced', due, generation }, true
+      local new_level = level_of(due)
+      if member_of(new_level, due) ~= member_of(level, next_at) then moved_out[#moved_out + 1] = { level, next_at, id } end
+    else
+      answer = { 'conflict', was_due, was_generation }
+    end
+  elseif past[i] then
+    local outcome = outcome_of(past[i])
+    if outcome and force then
+      answer = { 'resurrected', due, generation }
+      events[#events + 1], events[#events + 2] = 'resurrected', id
+    elseif outcome then
+      answer, place = { 'ended', 0, 0, past[i] }, false
+    end
+  end
+  if place then
+    local level = level_of(due)
+    plan_place(plan, level, due, id)
+    local at = #bodies
+    bodies[at + 1] = id
+    bodies[at + 2] = header(cause, level, 0, generation, due, due, 0, 0) .. ARGV[FIRST + 3 + 3 * i]
+    if not body then fresh = fresh + 1 end
+  end
+  answers[i + 2] = answer
+end
+if #bodies == 0 then return answers end
+if plan_moved(plan) then return redis.error_reply(TRYAGAIN) end
+
+-- Places before bodies: a body without a place would answer `exists` and never fire; a place without a body is seen and buried.
+plan_write(plan)
+call('HSET', BODIES, unpack(bodies))
+for i = 1, #moved_out do
+  leave_slot(unpack(moved_out[i]))
+  call('HDEL', LIVE, moved_out[i][3])
+end
+call('HSET', META, 'generation', format('%.0f', generation))
+count('enqueued', fresh)
+tell(events)
+return answers

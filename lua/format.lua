@@ -1,0 +1,16 @@
+-- format: gives a shard its meta record. Idempotent; refuses another layout.
+-- ARGV: none of its own.
+-- Returns 1 when the shard was new, 0 when it was there already. O(1).
+if #KEYS ~= 9 then return redis.error_reply('BADCALL keys') end
+local meta = redis.call('HMGET', KEYS[1], 'layout', 'shards', 'width')
+if meta[1] then
+  if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] or meta[3] ~= ARGV[3] then
+    return redis.error_reply('LAYOUT stored layout ' .. meta[1] .. ', ' .. tostring(meta[2]) .. ' shards, slot width '
+      .. tostring(meta[3]) .. ' ms')
+  end
+  return 0
+end
+-- Where only the meta record was lost, the fence must still grow.
+local last = redis.call('ZREVRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2] or '0'
+redis.call('HSET', KEYS[1], 'layout', ARGV[1], 'shards', ARGV[2], 'width', ARGV[3], 'fence', last, 'generation', '0')
+return 1

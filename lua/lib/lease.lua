@@ -1,0 +1,61 @@
+-- lease: `leases` is a zset id -> lease end in us, and that end is the fence. This file ends leases that ran out.
+
+-- Moves an id to the dead; the caller removes it from where it was.
+local function bury(id, reason)
+  call('ZADD', DEAD, now, id)
+  call('HSET', REASONS, id, reason)
+  count('buried', 1)
+  tell({ 'dead', id })
+end
+
+-- Ends an id that was cancelled while leased; the caller removes it from the leases.
+local function end_cancelled(id, cause, attempt, generation, due_at, fence)
+  if KEEP[CANCELLED] > 0 then
+    call('HSET', ENDED, id, ended(ended_tail(CANCELLED, cause, attempt, generation, due_at, fence)))
+  end
+  call('HDEL', BODIES, id)
+  call('HDEL', LIVE, id)
+  count('cancelled', 1)
+end
+
+-- Puts expired leases back to the slot their header names: due now, not a failed attempt. Cancelled ones end, poison is buried: the
+-- first loss may have been a neighbour's fault, later ones were suffered alone. At most `limit`; returns how many.
+local function reap(limit, poison, any_live)
+  local expired = call('ZRANGEBYSCORE', LEASES, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, limit)
+  if #expired == 0 then return 0 end
+  local ids = {}
+  for i = 1, #expired, 2 do ids[#ids + 1] = expired[i] end
+  local bodies = call('HMGET', BODIES, unpack(ids))
+  local lives = any_live > 0 and call('HMGET', LIVE, unpack(ids)) or {}
+  local plan, writes, gone = new_plan(), {}, {}
+  for i = 1, #ids do
+    local id, body = ids[i], bodies[i]
+    local attempts, losses, flags, note = live_of(lives[i])
+    local cause, level, _, generation, due_at, next_at = header_of(body)
+    losses = losses + 1
+    gone[i] = id
+    if not cause then
+      writes[i] = function()
+        bury(id, body and 'unreadable header' or 'body missing')
+        if not body then call('HSET', BODIES, id, header(3, 0, 0, now_us, now, now, 0, 0)) end
+      end
+    elseif string.find(flags, 'c', 1, true) then
+      local fence = tonumber(expired[2 * i])
+      writes[i] = function() end_cancelled(id, cause, attempts + 1, generation, due_at, fence) end
+    elseif losses - 1 >= poison then
+      writes[i] = function()
+        call('HSET', LIVE, id, live(attempts, losses, flags, note))
+        bury(id, format('lost its lease %d times, alone', losses - 1))
+      end
+    else
+      plan_place(plan, level, next_at, id)
+      writes[i] = function() call('HSET', LIVE, id, live(attempts, losses, flags, note)) end
+    end
+  end
+  if plan_moved(plan) then return 0 end
+  plan_write(plan)
+  for i = 1, #ids do writes[i]() end
+  call('ZREM', LEASES, unpack(gone))
+  count('lost', #ids)
+  return #ids
+end

@@ -1,0 +1,83 @@
+-- slot: the only code that touches a slot of the wheel. A slot is a zset id -> next_at; the index `slots` holds '<level>:<n>' scored by
+-- the slot's start, exactly while the slot's key exists.
+--
+-- During a hash-slot migration a computed key reads as empty on the node it is moving to. So: an indexed slot that reads as empty, or a
+-- header that names a slot without the id, has MOVED; the verb answers TRYAGAIN before it writes.
+local SLOT_PREFIX = sub(META, 1, -5) .. 'slot:'
+local REACH, FACTOR, MAX_LEVEL = 4096, 64, 3
+local TRYAGAIN = 'TRYAGAIN a slot is moving'
+
+local function level_of(next_at)
+  local ahead, width, level = next_at - now, WIDTH, 0
+  while level < MAX_LEVEL and ahead >= REACH * width do
+    width, level = width * FACTOR, level + 1
+  end
+  return level, width
+end
+
+local function member_of(level, next_at)
+  local width = WIDTH * FACTOR ^ level
+  local number = floor(next_at / width)
+  return level .. ':' .. format('%.0f', number), number * width
+end
+
+local function width_of(member)
+  return WIDTH * FACTOR ^ tonumber(sub(member, 1, 1))
+end
+
+-- A plan gathers placements by slot, so that each slot is read once and written once.
+local function new_plan() return { members = {}, by_member = {} } end
+
+local function plan_place(plan, level, next_at, id)
+  local member, start = member_of(level, next_at)
+  local slot = plan.by_member[member]
+  if not slot then
+    slot = { start = start, key = SLOT_PREFIX .. member }
+    plan.by_member[member] = slot
+    plan.members[#plan.members + 1] = member
+  end
+  local n = #slot
+  slot[n + 1], slot[n + 2] = next_at, id
+end
+
+-- Reads the slots of a plan. Returns true where one has moved.
+local function plan_moved(plan)
+  local members = plan.members
+  if #members == 0 then return false end
+  local indexed = call('ZMSCORE', SLOTS, unpack(members))
+  local fresh = {}
+  for i = 1, #members do
+    local slot = plan.by_member[members[i]]
+    local filled = call('ZCARD', slot.key) > 0
+    if indexed[i] then
+      if not filled then return true end
+    else
+      fresh[#fresh + 1] = slot.start
+      fresh[#fresh + 1] = members[i]
+    end
+  end
+  plan.fresh = fresh
+  return false
+end
+
+-- Writes a plan that plan_moved has read: the slots first, then the index.
+local function plan_write(plan)
+  for i = 1, #plan.members do
+    local slot = plan.by_member[plan.members[i]]
+    call('ZADD', slot.key, unpack(slot))
+  end
+  if plan.fresh and #plan.fresh > 0 then call('ZADD', SLOTS, unpack(plan.fresh)) end
+end
+
+-- Whether the id is where its header says.
+local function in_slot(level, next_at, id)
+  local key = SLOT_PREFIX .. member_of(level, next_at)
+  return call('ZSCORE', key, id) ~= false
+end
+
+-- Takes an id out of its slot; the index entry goes only with the slot that this very call emptied.
+local function leave_slot(level, next_at, id)
+  local member = member_of(level, next_at)
+  local key = SLOT_PREFIX .. member
+  if call('ZREM', key, id) == 1 and call('EXISTS', key) == 0 then call('ZREM', SLOTS, member) end
+end

@@ -1,0 +1,133 @@
+-- settle: writes the verdicts of one batch of leases. Only the holder of the exact fence changes anything.
+-- ARGV 8 count (1 to 500), then for each: id | fence us | what | data
+--   end: closed or skipped; data = the ended record without its first nine bytes (ended_at is Redis's)
+--   retry: attempt counted; data = ms to wait         wait: the same, not counted
+--   until: the table says later; data = moment ms      back: given back untouched, due as before
+--   bury: data = reason                                stage: next stage; data = '<stage> <moment ms>'
+-- Returns one character for each: 1 done (also a repeat that had closed it), 0 stale, 2 ended as cancelled meanwhile.
+-- O(count log slot size).
+local refusal = open()
+if refusal then return refusal end
+local n = whole(ARGV[FIRST], 500)
+if not n or n == 0 or #ARGV ~= FIRST + 4 * n then return redis.error_reply('BADCALL settle') end
+local WHATS = { ['end'] = true, retry = true, wait = true, ['until'] = true, back = true, bury = true, stage = true }
+local ids = {}
+for i = 1, n do
+  local at = FIRST - 3 + 4 * i
+  local what, data = ARGV[at + 2], ARGV[at + 3]
+  if not WHATS[what] or not whole(ARGV[at + 1], 9e15) then return redis.error_reply('BADCALL settle') end
+  local outcome = what == 'end' and string.byte(data) or nil
+  if what == 'end' and (#data ~= 28 or (outcome ~= CLOSED and outcome ~= SKIPPED)) then return redis.error_reply('BADCALL settle end') end
+  if (what == 'retry' or what == 'wait' or what == 'until') and not whole(data, MAX_MS) then return redis.error_reply('BADCALL settle moment') end
+  if what == 'stage' and not string.find(data, '^%d%d?%d? %d+$') then return redis.error_reply('BADCALL settle stage') end
+  ids[i] = ARGV[at]
+end
+local any_live = touch()
+local current = call('ZMSCORE', LEASES, unpack(ids))
+local lives = any_live > 0 and call('HMGET', LIVE, unpack(ids)) or nil
+
+local marks, leave, forget_bodies, forget_lives, remember, events = {}, {}, {}, {}, {}, {}
+local counts = { 0, 0, 0 }
+local moving, others = {}, {} -- indices of those that go back to the wheel, and of those that are not ours any more
+for i = 1, n do
+  local at = FIRST - 3 + 4 * i
+  local id, what, data = ids[i], ARGV[at + 2], ARGV[at + 3]
+  if current[i] and tonumber(current[i]) == tonumber(ARGV[at + 1]) then
+    marks[i] = '1'
+    leave[#leave + 1] = id
+    if what == 'end' then
+      local outcome = string.byte(data)
+      forget_bodies[#forget_bodies + 1] = id
+      if lives and lives[i] then forget_lives[#forget_lives + 1] = id end
+      if KEEP[outcome] > 0 then
+        local r = #remember
+        remember[r + 1], remember[r + 2] = id, ended(data)
+      end
+      local e = #events
+      events[e + 1], events[e + 2] = OUTCOMES[outcome], id
+      counts[outcome] = counts[outcome] + 1
+    else
+      moving[#moving + 1] = i
+    end
+  else
+    marks[i] = '0'
+    if what == 'end' then others[#others + 1] = i end
+  end
+end
+
+-- A repeat whose first answer was lost finds its own fence among the ended.
+if #others > 0 then
+  local asked = {}
+  for k = 1, #others do asked[k] = ids[others[k]] end
+  local records = call('HMGET', ENDED, unpack(asked))
+  for k = 1, #others do
+    local data = ARGV[FIRST + 4 * others[k]]
+    if records[k] and sub(records[k], 10) == data then marks[others[k]] = '1' end
+  end
+end
+
+local plan, writes, retried = new_plan(), {}, 0
+if #moving > 0 then
+  local asked = {}
+  for k = 1, #moving do asked[k] = ids[moving[k]] end
+  local bodies = call('HMGET', BODIES, unpack(asked))
+  for k = 1, #moving do
+    local i = moving[k]
+    local at = FIRST - 3 + 4 * i
+    local id, what, data, body = ids[i], ARGV[at + 2], ARGV[at + 3], bodies[k]
+    local cause, level, stage, generation, due_at, next_at, holds, held = header_of(body)
+    local attempts, losses, flags, note = live_of(lives and lives[i])
+    local was = lives and lives[i]
+    if not cause then
+      writes[k] = function()
+        bury(id, body and 'unreadable header' or 'body missing')
+        if not body then call('HSET', BODIES, id, header(3, 0, 0, now_us, now, now, 0, 0)) end
+      end
+    elseif string.find(flags, 'c', 1, true) then
+      marks[i] = '2'
+      local fence = tonumber(ARGV[at + 1])
+      writes[k] = function() end_cancelled(id, cause, attempts + 1, generation, due_at, fence) end
+    elseif what == 'bury' then
+      writes[k] = function()
+        call('HSET', LIVE, id, live(attempts + 1, 0, flags, note))
+        bury(id, sub(data, 1, 4096))
+      end
+    elseif what == 'back' then
+      plan_place(plan, level, next_at, id)
+      writes[k] = function() live_write(id, live(attempts, losses, flags, note), was) end
+    else
+      local at_ms
+      if what == 'stage' then
+        local to, moment = string.match(data, '^(%d+) (%d+)$')
+        stage, at_ms, attempts = tonumber(to), tonumber(moment), 0
+      elseif what == 'until' then
+        at_ms = math.max(tonumber(data), now)
+      else
+        at_ms = now + tonumber(data)
+        if what == 'retry' then attempts, retried = attempts + 1, retried + 1 end
+      end
+      at_ms = math.min(at_ms, MAX_MS)
+      level = level_of(at_ms)
+      plan_place(plan, level, at_ms, id)
+      local front = header(cause, level, stage, generation, due_at, at_ms, holds, held)
+      writes[k] = function()
+        call('HSET', BODIES, id, front .. sub(body, HEADER_BYTES + 1))
+        live_write(id, live(attempts, 0, flags, note), was)
+      end
+    end
+  end
+  if plan_moved(plan) then return redis.error_reply(TRYAGAIN) end
+end
+if #leave == 0 then return table.concat(marks) end
+
+plan_write(plan)
+for k = 1, #writes do writes[k]() end
+if #remember > 0 then call('HSET', ENDED, unpack(remember)) end
+tell(events)
+if #forget_bodies > 0 then call('HDEL', BODIES, unpack(forget_bodies)) end
+if #forget_lives > 0 then call('HDEL', LIVE, unpack(forget_lives)) end
+call('ZREM', LEASES, unpack(leave))
+count('closed', counts[CLOSED])
+count('skipped', counts[SKIPPED])
+count('retried', retried)
+return table.concat(marks)

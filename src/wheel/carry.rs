@@ -1,0 +1,88 @@
+//! Carrying deadlines as they are: export reads them with all they have, import takes them over.
+
+use super::answer::{Ended, Entry};
+use super::{Wheel, body, reply, script};
+use crate::clock::Moment;
+use crate::deadline::{Id, State};
+use crate::error::Result;
+use crate::shard::Shard;
+
+/// One deadline with all that is known of it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Carried {
+    /// Scheduled, leased (carried as scheduled) or dead.
+    Live {
+        /// Scheduled or dead.
+        state: State,
+        /// next_at, or the time of death.
+        at: Moment,
+        /// The deadline.
+        entry: Box<Entry>,
+        /// Why it died.
+        reason: String,
+    },
+    /// Ended and remembered.
+    Ended {
+        /// The order.
+        id: Id,
+        /// What is remembered.
+        ended: Ended,
+    },
+}
+
+impl Carried {
+    /// The order.
+    pub fn id(&self) -> &Id {
+        match self {
+            Self::Live { entry, .. } => &entry.id,
+            Self::Ended { id, .. } => id,
+        }
+    }
+}
+
+impl Wheel {
+    /// Takes deadlines over; `true` for each that was new, `false` where the id had a body (or an end) already.
+    pub async fn adopt(&self, carried: &[Carried]) -> Result<Vec<bool>> {
+        let mut adopted = vec![false; carried.len()];
+        let mut by_shard = std::collections::BTreeMap::<Shard, Vec<usize>>::new();
+        for (at, one) in carried.iter().enumerate() {
+            by_shard.entry(self.shard_of(one.id())).or_default().push(at);
+        }
+        for (shard, members) in by_shard {
+            for chunk in members.chunks(100) {
+                let value = self
+                    .call(&script::ADOPT, shard, |cmd| {
+                        cmd.arg(chunk.len());
+                        for &at in chunk {
+                            push_carried(cmd, &carried[at]);
+                        }
+                    })
+                    .await?;
+                for (&at, mark) in chunk.iter().zip(reply::bytes("adopt", value)?) {
+                    adopted[at] = mark == b'1';
+                }
+            }
+        }
+        Ok(adopted)
+    }
+}
+
+fn push_carried(cmd: &mut redis::Cmd, carried: &Carried) {
+    match carried {
+        Carried::Live { state, at, entry, reason } => {
+            let live = body::Live {
+                attempts: entry.attempts,
+                losses: entry.losses,
+                cancelled: entry.cancelled,
+                note: entry.note.clone(),
+            };
+            let word = if *state == State::Dead { "dead" } else { "scheduled" };
+            cmd.arg(word).arg(entry.id.as_bytes()).arg(at.as_millis());
+            cmd.arg(body::encode_stored(entry)).arg(live.encode()).arg(reason);
+        }
+        Carried::Ended { id, ended } => {
+            cmd.arg("ended").arg(id.as_bytes()).arg(ended.ended_at.as_millis());
+            cmd.arg(body::encode_ended(ended)).arg("").arg("");
+        }
+    }
+}

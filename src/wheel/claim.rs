@@ -1,0 +1,262 @@
+//! The worker's verbs: claim, renew, settle, prune.
+
+use std::time::{Duration, Instant};
+
+use super::answer::Settled;
+use super::{MAX_BATCH, Wheel, body, reply, script};
+use crate::clock::Moment;
+use crate::deadline::{Cause, Id, Outcome, Stage};
+use crate::error::Result;
+use crate::lease::{Fence, Lease};
+use crate::shard::Shard;
+
+/// What a worker asks of a shard.
+#[derive(Debug, Clone)]
+pub struct Ask<'a> {
+    /// Leases at most (1 to 500).
+    pub limit: usize,
+    /// How long the leases last.
+    pub lease: Duration,
+    /// Taken off before the lease is trusted no more.
+    pub margin: Duration,
+    /// The worker, by its random token.
+    pub worker: &'a str,
+    /// Distinguishes this claim from the worker's others on the shard; the same nonce again returns the same leases.
+    pub nonce: u64,
+    /// Whether the worker may take an id that lost a lease before (one at a time in a process).
+    pub suspect: bool,
+    /// Leases lost alone before an id is buried.
+    pub poison_limit: u32,
+    /// When the claim was first sent; a repeat counts its trust from here too.
+    pub sent: Instant,
+}
+
+/// What a claim brought.
+#[derive(Debug)]
+pub struct Claimed {
+    /// Redis's clock in microseconds.
+    pub now_us: u64,
+    /// When to look again, by Redis's clock; `None` when nothing is scheduled.
+    pub next_look: Option<Moment>,
+    /// Whether the shard gives leases at all.
+    pub state: ShardState,
+    /// Expired leases that were put back.
+    pub reaped: u64,
+    /// Whether this is a suspect, leased alone.
+    pub alone: bool,
+    /// The leases, oldest first.
+    pub leases: Vec<Lease>,
+}
+
+/// Whether a shard gives leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShardState {
+    /// It does.
+    Running,
+    /// A person stopped it.
+    Paused,
+    /// The breaker stopped it.
+    Tripped,
+}
+
+/// The verdict on one lease, as the wheel takes it.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    /// The order.
+    pub id: Id,
+    /// The lease's current end.
+    pub fence: Fence,
+    /// What becomes of it.
+    pub what: What,
+}
+
+/// What becomes of a leased deadline.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// It ended.
+    End {
+        /// Closed or skipped.
+        outcome: Outcome,
+        /// The lease it ended under; its facts are remembered.
+        lease: Box<Lease>,
+    },
+    /// Try again after this wait; the attempt counts.
+    Retry(Duration),
+    /// Try again after this wait; the attempt does not count.
+    Wait(Duration),
+    /// The table's own close time is later.
+    Until(Moment),
+    /// Given back untouched (drain).
+    Back,
+    /// Buried, with the reason.
+    Bury(String),
+    /// The next stage fires at this moment.
+    Stage(Stage, Moment),
+}
+
+/// What became of a lease that was to last longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewed {
+    /// It lasts to this new end, which is the fence from now on.
+    Until(Fence),
+    /// It is another worker's, or nobody's.
+    Stale,
+}
+
+impl Wheel {
+    /// Leases the oldest due deadlines of a shard. A member that is no id of ours is buried and left out.
+    pub async fn claim(&self, shard: Shard, ask: &Ask<'_>) -> Result<Claimed> {
+        let value = self
+            .call(&script::CLAIM, shard, |cmd| {
+                cmd.arg(ask.limit.clamp(1, MAX_BATCH)).arg(micros(ask.lease)).arg(ask.worker).arg(ask.nonce);
+                cmd.arg(u8::from(ask.suspect)).arg(ask.poison_limit);
+            })
+            .await?;
+        let mut reply = reply::Reply::array("claim", value)?;
+        let now_us = reply.u64()?;
+        let next = reply.u64()?;
+        let fence = Fence(reply.u64()?);
+        let state = match reply.word()?.as_str() {
+            "paused" => ShardState::Paused,
+            "tripped" => ShardState::Tripped,
+            _ => ShardState::Running,
+        };
+        let reaped = reply.u64()?;
+        let alone = reply.u64()? == 1;
+        let trusted_until = ask.sent + ask.lease.saturating_sub(ask.margin);
+        let mut leases = Vec::with_capacity(reply.len() / 3);
+        let mut foreign = Vec::new();
+        while reply.len() >= 3 {
+            let (id, stored, live) = (reply.bytes()?, reply.bytes()?, reply.bytes()?);
+            match (Id::from_bytes(&id), body::decode_header(&stored)) {
+                (Ok(id), Some(header)) => {
+                    leases.push(lease_of(id, &header, &stored, &live, fence, trusted_until));
+                }
+                (Err(e), _) => foreign.push((id, e.to_string())),
+                (_, None) => foreign.push((id, "unreadable header".to_owned())),
+            }
+        }
+        if !foreign.is_empty() {
+            self.bury_foreign(shard, fence, &foreign).await?;
+        }
+        let next_look = (next > 0).then(|| Moment::EPOCH.plus(Duration::from_millis(next)));
+        Ok(Claimed { now_us, next_look, state, reaped, alone, leases })
+    }
+
+    async fn bury_foreign(&self, shard: Shard, fence: Fence, foreign: &[(Vec<u8>, String)]) -> Result<()> {
+        tracing::error!(wheel = %self.name(), %shard, count = foreign.len(), "burying members that are no ids of ours");
+        self.call(&script::SETTLE, shard, |cmd| {
+            cmd.arg(foreign.len());
+            for (id, reason) in foreign {
+                cmd.arg(id).arg(fence.0).arg("bury").arg(reason);
+            }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Makes leases of one shard last `extension` longer, counted from their old end; one answer for each. Repeating it is harmless.
+    pub async fn renew(&self, shard: Shard, leases: &[(Id, Fence)], extension: Duration) -> Result<Vec<Renewed>> {
+        let mut answers = Vec::with_capacity(leases.len());
+        for chunk in leases.chunks(MAX_BATCH) {
+            let value = self
+                .call(&script::RENEW, shard, |cmd| {
+                    cmd.arg(micros(extension)).arg(chunk.len());
+                    for (id, fence) in chunk {
+                        cmd.arg(id.as_bytes()).arg(fence.0);
+                    }
+                })
+                .await?;
+            let mut reply = reply::Reply::array("renew", value)?;
+            for _ in chunk {
+                answers.push(match reply.u64()? {
+                    0 => Renewed::Stale,
+                    fence => Renewed::Until(Fence(fence)),
+                });
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Writes the verdicts of leases of one shard; one answer for each. Safe to repeat with the same fences.
+    pub async fn settle(&self, shard: Shard, settlements: &[Settlement]) -> Result<Vec<Settled>> {
+        let mut answers = Vec::with_capacity(settlements.len());
+        for chunk in settlements.chunks(MAX_BATCH) {
+            let value = self
+                .call(&script::SETTLE, shard, |cmd| {
+                    cmd.arg(chunk.len());
+                    for settlement in chunk {
+                        push_settlement(cmd, settlement);
+                    }
+                })
+                .await?;
+            for mark in reply::bytes("settle", value)? {
+                answers.push(match mark {
+                    b'1' => Settled::Done,
+                    b'2' => Settled::Cancelled,
+                    _ => Settled::Stale,
+                });
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Forgets ends and events of a shard whose time is over, one page; returns (next cursor, or `None` at the end; removed).
+    pub async fn prune(&self, shard: Shard, cursor: u64) -> Result<(Option<u64>, u64)> {
+        let value = self
+            .call(&script::PRUNE, shard, |cmd| {
+                cmd.arg(cursor);
+            })
+            .await?;
+        let mut reply = reply::Reply::array("prune", value)?;
+        let (next, removed) = (reply.u64()?, reply.u64()?);
+        Ok(((next != 0).then_some(next), removed))
+    }
+}
+
+fn lease_of(
+    id: Id, header: &body::Header, stored: &[u8], live: &[u8], fence: Fence, trusted_until: Instant,
+) -> Lease {
+    let (payload, traceparent) = body::decode_body(stored);
+    let live = body::Live::decode(live);
+    Lease {
+        id,
+        due_at: header.due_at,
+        generation: header.generation,
+        stage: header.stage,
+        cause: if live.note.is_some() { Cause::Manual } else { header.cause },
+        attempt: live.attempts.saturating_add(1),
+        fence,
+        payload,
+        traceparent,
+        note: live.note,
+        trusted_until,
+    }
+}
+
+fn push_settlement(cmd: &mut redis::Cmd, settlement: &Settlement) {
+    cmd.arg(settlement.id.as_bytes()).arg(settlement.fence.0);
+    match &settlement.what {
+        What::End { outcome, lease } => {
+            let tail = body::encode_ended_tail(
+                *outcome, lease.cause, lease.attempt, lease.generation, lease.due_at, lease.fence,
+            );
+            cmd.arg("end").arg(&tail[..])
+        }
+        What::Retry(wait) => cmd.arg("retry").arg(wait.as_millis().to_string()),
+        What::Wait(wait) => cmd.arg("wait").arg(wait.as_millis().to_string()),
+        What::Until(moment) => cmd.arg("until").arg(moment.as_millis()),
+        What::Back => cmd.arg("back").arg(""),
+        What::Bury(reason) => cmd.arg("bury").arg(cut(reason, 4096)),
+        What::Stage(stage, moment) => cmd.arg("stage").arg(format!("{} {}", stage.0, moment.as_millis())),
+    };
+}
+
+fn cut(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    &text[..end]
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,287 @@
+//! The reads: inspect, list, stats, forecast.
+
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+
+use super::answer::{Cursor, ForecastBucket, Inspection, Page, Row, Stats};
+use super::{Wheel, body, keys, reply, script};
+use crate::clock::Moment;
+use crate::deadline::{Id, State};
+use crate::error::{Error, Invalid, Result, StoreKind};
+use crate::shard::Shard;
+
+/// What a shard without meta is worth to a reader: nothing is there.
+fn or_empty<T>(outcome: Result<T>, empty: impl FnOnce() -> T) -> Result<T> {
+    match outcome {
+        Err(Error::Store { kind: StoreKind::Unformatted, .. }) => Ok(empty()),
+        other => other,
+    }
+}
+
+impl Wheel {
+    /// The wheels that were ever formatted on this Redis: name, shards, slot width in milliseconds.
+    pub async fn known(store: &super::Store) -> Result<Vec<(String, u64, u64)>> {
+        let mut cmd = redis::cmd("HGETALL");
+        cmd.arg(keys::wheels());
+        let value = store.command(&cmd, "list wheels").await?;
+        let mut reply = match value {
+            redis::Value::Map(pairs) => {
+                reply::Reply::array("wheels", redis::Value::Array(pairs.into_iter().flat_map(|(k, v)| [k, v]).collect()))?
+            }
+            other => reply::Reply::array("wheels", other)?,
+        };
+        let mut wheels = Vec::new();
+        while reply.len() >= 2 {
+            let (name, layout) = (reply.word()?, reply.word()?);
+            let mut numbers = layout.split(' ').skip(1).map(|number| number.parse().unwrap_or(0));
+            wheels.push((name, numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)));
+        }
+        wheels.sort();
+        Ok(wheels)
+    }
+
+    /// Everything known of one id.
+    pub async fn inspect(&self, id: &Id) -> Result<Inspection> {
+        let shard = self.shard_of(id);
+        let outcome = self.call(&script::INSPECT, shard, |cmd| {
+            cmd.arg(id.as_bytes());
+        });
+        let value = or_empty(outcome.await, || redis::Value::Nil)?;
+        if value == redis::Value::Nil {
+            let now = self.now().await?;
+            return Ok(Inspection {
+                state: State::Absent,
+                shard,
+                now,
+                entry: None,
+                lease_ends_at: None,
+                death: None,
+                ended: None,
+                paused: false,
+            });
+        }
+        let mut reply = reply::Reply::array("inspect", value)?;
+        let now = from_micros(reply.u64()?);
+        let state = match reply.word()?.as_str() {
+            "scheduled" => State::Scheduled,
+            "leased" => State::Leased,
+            "dead" => State::Dead,
+            "ended" => State::Ended,
+            _ => State::Absent,
+        };
+        let at = reply.word()?.parse::<u64>().unwrap_or(0);
+        let reason = reply.word()?;
+        let (stored, live) = (reply.bytes()?, reply.bytes()?);
+        let ended = body::decode_ended(&reply.bytes()?);
+        let paused = !reply.bytes()?.is_empty();
+        Ok(Inspection {
+            state,
+            shard,
+            now,
+            entry: body::decode_entry(id, &stored, &live, self.settings().slot_width),
+            lease_ends_at: (state == State::Leased).then(|| from_micros(at)),
+            death: (state == State::Dead).then(|| (Moment::EPOCH.plus(Duration::from_millis(at)), reason)),
+            ended,
+            paused,
+        })
+    }
+
+    /// One page of deadlines in one state between two moments, by time over all shards (ended ones: in no order).
+    ///
+    /// `cursor` is what the last page gave. `limit` is 1 to 500.
+    pub async fn list(
+        &self, state: State, from: Moment, to: Moment, cursor: Option<&Cursor>, limit: usize,
+    ) -> Result<Page> {
+        let limit = limit.clamp(1, super::MAX_BATCH);
+        let word = match state {
+            State::Scheduled => "scheduled",
+            State::Leased => "leased",
+            State::Dead => "dead",
+            State::Ended => return self.list_ended(cursor, limit).await,
+            State::Absent => return Err(Invalid::new("state", "absent", "expected scheduled, leased, dead or ended").into()),
+        };
+        let (from, after) = match cursor {
+            None => (from, Vec::new()),
+            Some(cursor) => parse_cursor(cursor)?,
+        };
+        let pages = self.shards().all().map(|shard| self.list_shard(shard, word, from, to, &after, limit));
+        let mut found: Vec<(Moment, Vec<u8>, Row)> = try_join_all(pages).await?.into_iter().flatten().collect();
+        found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(|(at, id, _)| make_cursor(*at, id));
+        Ok(Page { rows: found.into_iter().map(|(_, _, row)| row).collect(), next })
+    }
+
+    pub(super) async fn list_shard_rows(
+        &self, shard: Shard, state: State, from: Moment, after: &[u8],
+    ) -> Result<Vec<(Moment, Vec<u8>, Row)>> {
+        let word = if state == State::Dead { "dead" } else { "scheduled" };
+        self.list_shard(shard, word, from, Moment::MAX, after, 100).await
+    }
+
+    async fn list_shard(
+        &self, shard: Shard, word: &str, from: Moment, to: Moment, after: &[u8], limit: usize,
+    ) -> Result<Vec<(Moment, Vec<u8>, Row)>> {
+        let outcome = self.call(&script::LIST, shard, |cmd| {
+            // One more than asked: the merge must know whether there is a next page.
+            cmd.arg(word).arg(from.as_millis()).arg(to.as_millis()).arg(after).arg((limit + 1).min(super::MAX_BATCH));
+        });
+        let value = or_empty(outcome.await, || redis::Value::Nil)?;
+        let mut reply = reply::Reply::array("list", value)?;
+        let state = match word {
+            "scheduled" => State::Scheduled,
+            "leased" => State::Leased,
+            _ => State::Dead,
+        };
+        let mut rows = Vec::with_capacity(reply.len() / 5);
+        while reply.len() >= 5 {
+            let (raw, at) = (reply.bytes()?, reply.moment()?);
+            let (stored, live, reason) = (reply.bytes()?, reply.bytes()?, reply.word()?);
+            let row = self.row_of(&raw, state, at, &stored, &live, reason);
+            rows.push((at, raw, row));
+        }
+        Ok(rows)
+    }
+
+    fn row_of(&self, raw: &[u8], state: State, at: Moment, stored: &[u8], live: &[u8], reason: String) -> Row {
+        let entry = Id::from_bytes(raw)
+            .ok()
+            .and_then(|id| body::decode_entry(&id, stored, live, self.settings().slot_width));
+        match entry {
+            Some(entry) => Row::Live { state, at, entry: Box::new(entry), reason: (!reason.is_empty()).then_some(reason) },
+            None => {
+                let reason = if reason.is_empty() { "no id or no header of ours".to_owned() } else { reason };
+                Row::Foreign { id: raw.escape_ascii().to_string(), state, reason }
+            }
+        }
+    }
+
+    async fn list_ended(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page> {
+        let (mut shard, mut at) = match cursor {
+            None => (0, 0),
+            Some(cursor) => cursor
+                .0
+                .split_once('.')
+                .and_then(|(shard, at)| Some((shard.parse().ok()?, at.parse().ok()?)))
+                .ok_or_else(|| Invalid::new("cursor", &cursor.0, "expected a cursor that a page of this listing gave"))?,
+        };
+        let mut rows = Vec::new();
+        while shard < self.shards().get() {
+            let outcome = self.call(&script::ENDED_PAGE, Shard(shard), |cmd| {
+                cmd.arg(at).arg(limit.saturating_sub(rows.len()).max(1));
+            });
+            let value = or_empty(outcome.await, || redis::Value::Array(vec![redis::Value::Int(0)]))?;
+            let mut reply = reply::Reply::array("ended_page", value)?;
+            let next: u64 = reply.u64()?;
+            while reply.len() >= 2 {
+                let (raw, record) = (reply.bytes()?, reply.bytes()?);
+                if let (Ok(id), Some(ended)) = (Id::from_bytes(&raw), body::decode_ended(&record)) {
+                    rows.push(Row::Ended { id, ended });
+                }
+            }
+            (shard, at) = if next == 0 { (shard + 1, 0) } else { (shard, next) };
+            if rows.len() >= limit {
+                break;
+            }
+        }
+        let next = (shard < self.shards().get()).then(|| Cursor(format!("{shard}.{at}")));
+        Ok(Page { rows, next })
+    }
+
+    /// The wheel in numbers.
+    pub async fn stats(&self) -> Result<Stats> {
+        let shards = try_join_all(self.shards().all().map(|shard| self.shard_stats(shard))).await?;
+        let mut all = Stats { shards: self.shards().get().into(), ..Stats::default() };
+        for one in shards {
+            all.now_ms = all.now_ms.max(one.now_ms);
+            all.scheduled += one.scheduled;
+            all.due += one.due;
+            all.oldest_due_ms = all.oldest_due_ms.max(one.oldest_due_ms);
+            all.next_ms = [all.next_ms, one.next_ms].into_iter().flatten().min();
+            all.leased += one.leased;
+            all.dead += one.dead;
+            all.ended += one.ended;
+            all.paused_shards += one.paused_shards;
+            for (what, count) in one.totals {
+                *all.totals.entry(what).or_default() += count;
+            }
+        }
+        Ok(all)
+    }
+
+    /// One shard in numbers.
+    pub async fn shard_stats(&self, shard: Shard) -> Result<Stats> {
+        let value = or_empty(self.call(&script::STATS, shard, |_| {}).await, || redis::Value::Nil)?;
+        if value == redis::Value::Nil {
+            return Ok(Stats { shards: 1, ..Stats::default() });
+        }
+        let mut reply = reply::Reply::array("stats", value)?;
+        let now_ms = reply.u64()?;
+        let (bodies, leased, dead, ended, due) = (reply.u64()?, reply.u64()?, reply.u64()?, reply.u64()?, reply.u64()?);
+        let (oldest, next) = (reply.i64()?, reply.i64()?);
+        let (paused, tripped) = (reply.u64()?, reply.u64()?);
+        let mut totals = std::collections::BTreeMap::new();
+        while reply.len() >= 2 {
+            totals.insert(reply.word()?, reply.u64()?);
+        }
+        Ok(Stats {
+            now_ms,
+            scheduled: bodies.saturating_sub(leased + dead),
+            due,
+            oldest_due_ms: u64::try_from(oldest).map_or(0, |oldest| now_ms.saturating_sub(oldest)),
+            next_ms: u64::try_from(next).ok(),
+            leased,
+            dead,
+            ended,
+            paused_shards: u64::from(paused + tripped > 0),
+            shards: 1,
+            totals,
+        })
+    }
+
+    /// How many deadlines fire in each of `count` stretches from `from` on; what is overdue counts in the first. `count` is 1 to 1500.
+    pub async fn forecast(&self, from: Moment, stretch: Duration, count: u32) -> Result<Vec<ForecastBucket>> {
+        let stretch_ms = u64::try_from(stretch.as_millis()).unwrap_or(u64::MAX);
+        if stretch_ms == 0 || count == 0 || count > 1500 {
+            return Err(Invalid::new("forecast", &count.to_string(), "expected 1 to 1500 stretches of at least 1ms").into());
+        }
+        let empty = || redis::Value::Array(vec![redis::Value::Int(0); count as usize]);
+        let shards = self.shards().all().map(|shard| async move {
+            let outcome = self.call(&script::FORECAST, shard, |cmd| {
+                cmd.arg(from.as_millis()).arg(stretch_ms).arg(count);
+            });
+            or_empty(outcome.await, empty)
+        });
+        let mut counts = vec![0; count as usize];
+        for value in try_join_all(shards).await? {
+            let mut reply = reply::Reply::array("forecast", value)?;
+            for count in &mut counts {
+                *count += reply.u64()?;
+            }
+        }
+        let start = |n: u64| from.as_millis() + n * stretch_ms;
+        Ok((0..).zip(counts).map(|(n, count)| ForecastBucket { from_ms: start(n), count }).collect())
+    }
+}
+
+pub(super) fn from_micros(us: u64) -> Moment {
+    Moment::EPOCH.plus(Duration::from_micros(us))
+}
+
+fn make_cursor(at: Moment, id: &[u8]) -> Cursor {
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    Cursor(format!("{}.{id}", at.as_millis()))
+}
+
+fn parse_cursor(cursor: &Cursor) -> Result<(Moment, Vec<u8>)> {
+    let parse = || {
+        let (at, id) = cursor.0.split_once('.')?;
+        let at = Moment::from_millis(at.parse().ok()?).ok()?;
+        let pairs = id.as_bytes().chunks(2);
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        Some((at, pairs.map(byte).collect::<Option<Vec<u8>>>()?))
+    };
+    parse().ok_or_else(|| Invalid::new("cursor", &cursor.0, "expected a cursor that a page of this listing gave").into())
+}

@@ -1,0 +1,98 @@
+//! Who serves the wheel: workers say that they live, and learn of each other. Only preference hangs on it, never correctness.
+
+use std::time::Duration;
+
+use super::{Wheel, keys, reply};
+use crate::error::Result;
+
+/// What a worker says of itself, once a heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct WorkerRecord {
+    /// Random for each process start; never a configured name.
+    pub token: String,
+    /// Host name, for people.
+    pub host: String,
+    /// Process id, for people.
+    pub pid: u32,
+    /// Version of the program.
+    pub version: String,
+    /// When it started, milliseconds since the epoch by its own clock.
+    pub started_ms: u64,
+    /// Leases in hand.
+    pub in_flight: u64,
+    /// Whether it drains.
+    pub draining: bool,
+}
+
+/// The workers that were heard of lately.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Presence {
+    /// Their records, by token.
+    pub workers: Vec<WorkerRecord>,
+}
+
+impl Wheel {
+    /// Says that a worker lives and returns all that do: heard of within `ttl`, by Redis's clock.
+    pub async fn announce(&self, record: &WorkerRecord, ttl: Duration) -> Result<Presence> {
+        let text = serde_json::to_string(record).unwrap_or_default();
+        let now = self.now().await?.as_millis();
+        let (seen, roster) = (keys::of_wheel(self.name(), "seen"), keys::of_wheel(self.name(), "roster"));
+        let store = self.store();
+        let mut cmd = redis::cmd("ZADD");
+        cmd.arg(&seen).arg(now).arg(&record.token);
+        store.command(&cmd, "announce worker").await?;
+        let mut cmd = redis::cmd("HSET");
+        cmd.arg(&roster).arg(&record.token).arg(text);
+        store.command(&cmd, "announce worker").await?;
+        let gone_before = now.saturating_sub(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        let mut cmd = redis::cmd("ZRANGEBYSCORE");
+        cmd.arg(&seen).arg("-inf").arg(format!("({gone_before}"));
+        let gone = tokens(store.command(&cmd, "read roster").await?)?;
+        if !gone.is_empty() {
+            let mut cmd = redis::cmd("HDEL");
+            cmd.arg(&roster).arg(&gone);
+            store.command(&cmd, "forget workers").await?;
+            let mut cmd = redis::cmd("ZREM");
+            cmd.arg(&seen).arg(&gone);
+            store.command(&cmd, "forget workers").await?;
+        }
+        self.presence().await
+    }
+
+    /// Says that a worker leaves, and forgets its last claims.
+    pub async fn leave(&self, token: &str) -> Result<()> {
+        let store = self.store();
+        let mut cmd = redis::cmd("ZREM");
+        cmd.arg(keys::of_wheel(self.name(), "seen")).arg(token);
+        store.command(&cmd, "leave roster").await?;
+        let mut cmd = redis::cmd("HDEL");
+        cmd.arg(keys::of_wheel(self.name(), "roster")).arg(token);
+        store.command(&cmd, "leave roster").await?;
+        for shard in self.shards().all() {
+            let mut cmd = redis::cmd("HDEL");
+            cmd.arg(&self.inner.keys[usize::from(shard.0)][0]).arg(format!("claim:{token}"));
+            store.command(&cmd, "forget the last claim").await?;
+        }
+        Ok(())
+    }
+
+    /// The workers that were heard of lately.
+    pub async fn presence(&self) -> Result<Presence> {
+        let mut cmd = redis::cmd("HVALS");
+        cmd.arg(keys::of_wheel(self.name(), "roster"));
+        let records = tokens(self.store().command(&cmd, "read roster").await?)?;
+        let mut workers: Vec<WorkerRecord> =
+            records.iter().filter_map(|record| serde_json::from_str(record).ok()).collect();
+        workers.sort_by(|a, b| a.token.cmp(&b.token));
+        Ok(Presence { workers })
+    }
+}
+
+fn tokens(value: redis::Value) -> Result<Vec<String>> {
+    let mut reply = reply::Reply::array("roster", value)?;
+    let mut words = Vec::with_capacity(reply.len());
+    while reply.len() > 0 {
+        words.push(reply.word()?);
+    }
+    Ok(words)
+}

@@ -1,0 +1,207 @@
+//! Changing the number of shards: the wheel is closed to everybody, each deadline is carried to the shard it belongs to, the wheel is
+//! opened with the new number. Every step may be repeated, so a reshard that was cut off is simply run again.
+
+use super::answer::Row;
+use super::carry::Carried;
+use super::{Wheel, WheelSettings, keys, reply, script};
+use crate::clock::Moment;
+use crate::deadline::State;
+use crate::error::{Error, Result};
+use crate::shard::{LAYOUT, Shard, ShardCount};
+
+impl Wheel {
+    /// Moves this wheel to `to` shards and returns it; `progress` is told how many deadlines were carried so far.
+    ///
+    /// Workers and callers with the old number are refused from the first moment (`LAYOUT`): stop them, or restart them with the new
+    /// number afterwards. Leased deadlines must end first: drain the workers.
+    pub async fn reshard(&self, to: ShardCount, mut progress: impl FnMut(u64)) -> Result<Self> {
+        let most = self.shards().get().max(to.get());
+        // Both numbers at once while it lasts: neither old nor new callers get in.
+        let between = self.with_shards(ShardCount::new(u32::from(most)).unwrap_or(to), Some(to));
+        let stats = self.stats().await;
+        if let Ok(stats) = &stats
+            && stats.leased > 0
+        {
+            return Err(Error::Invalid(crate::error::Invalid::new(
+                "shards",
+                "",
+                format!("{} deadlines are leased; drain the workers first", stats.leased),
+            )));
+        }
+        for shard in (0..most).map(Shard) {
+            between.mark(shard).await?;
+        }
+        let mut carried = 0;
+        for shard in (0..most).map(Shard) {
+            carried += between.empty_shard(shard, to, carried, &mut progress).await?;
+        }
+        let after = self.with_shards(to, None);
+        for shard in to.all() {
+            after.unmark(shard).await?;
+        }
+        let mut forget = redis::cmd("HSET");
+        forget.arg(keys::wheels()).arg(self.name().as_str()).arg(format!(
+            "{LAYOUT} {} {}",
+            to.get(),
+            self.settings().slot_width.as_millis()
+        ));
+        self.store().command(&forget, "record the shards").await?;
+        for shard in (to.get()..most).map(Shard) {
+            let mut cmd = redis::cmd("DEL");
+            cmd.arg(&keys::of_shard(self.name().as_str(), shard)[..]);
+            self.store().command(&cmd, "remove an emptied shard").await?;
+        }
+        Ok(after)
+    }
+
+    /// Removes a wheel whole: every shard, roster and record. Returns how many keys went.
+    pub async fn drop_wheel(&self) -> Result<u64> {
+        let mut removed = 0;
+        for shard in self.shards().all() {
+            let fixed = keys::of_shard(self.name().as_str(), shard);
+            loop {
+                let mut cmd = redis::cmd("ZRANGE");
+                cmd.arg(&fixed[1]).arg(0).arg(499);
+                let mut reply = reply::Reply::array("drop", self.store().command(&cmd, "read slots").await?)?;
+                if reply.len() == 0 {
+                    break;
+                }
+                let mut unlink = redis::cmd("UNLINK");
+                let mut forget = redis::cmd("ZREM");
+                forget.arg(&fixed[1]);
+                while reply.len() > 0 {
+                    let member = reply.word()?;
+                    unlink.arg(fixed[0].replace(":meta", &format!(":slot:{member}")));
+                    forget.arg(member);
+                }
+                let gone = self.store().command(&unlink, "remove slots").await?;
+                removed += u64::try_from(reply::number(&gone).unwrap_or(0)).unwrap_or(0);
+                self.store().command(&forget, "remove slots").await?;
+            }
+            let mut cmd = redis::cmd("UNLINK");
+            cmd.arg(&fixed[..]);
+            let gone = self.store().command(&cmd, "remove a shard").await?;
+            removed += u64::try_from(reply::number(&gone).unwrap_or(0)).unwrap_or(0);
+        }
+        let mut cmd = redis::cmd("UNLINK");
+        for name in ["seen", "roster", "state"] {
+            cmd.arg(keys::of_wheel(self.name(), name));
+        }
+        self.store().command(&cmd, "remove the wheel's records").await?;
+        let mut cmd = redis::cmd("HDEL");
+        cmd.arg(keys::wheels()).arg(self.name().as_str());
+        self.store().command(&cmd, "forget the wheel").await?;
+        Ok(removed)
+    }
+
+    fn with_shards(&self, shards: ShardCount, moving_to: Option<ShardCount>) -> Self {
+        let settings = WheelSettings { shards, ..self.settings().clone() };
+        let mut front = super::front(&settings, "");
+        if let Some(to) = moving_to {
+            front[1] = format!("moving to {}", to.get());
+        }
+        let keys = shards.all().map(|shard| keys::of_shard(settings.name.as_str(), shard)).collect();
+        let inner = super::Inner { store: self.store().clone(), settings, keys, front };
+        Self { inner: std::sync::Arc::new(inner) }
+    }
+
+    async fn mark(&self, shard: Shard) -> Result<()> {
+        let front = &self.inner.front;
+        let mut cmd = redis::cmd("HSET");
+        cmd.arg(&self.inner.keys[usize::from(shard.0)][0]);
+        cmd.arg("layout").arg(LAYOUT).arg("shards").arg(&front[1]).arg("width").arg(&front[2]);
+        self.store().command(&cmd, "close a shard for resharding").await.map(|_| ())
+    }
+
+    async fn unmark(&self, shard: Shard) -> Result<()> {
+        self.mark(shard).await
+    }
+
+    /// Carries everything that belongs elsewhere out of a shard; returns how much.
+    async fn empty_shard(
+        &self, shard: Shard, to: ShardCount, before: u64, progress: &mut impl FnMut(u64),
+    ) -> Result<u64> {
+        let target = self.with_shards(to, Some(to));
+        let mut carried = 0;
+        for state in [State::Scheduled, State::Dead, State::Ended] {
+            let mut from = (Moment::EPOCH, Vec::new());
+            let mut ended_cursor = Some(0_u64);
+            loop {
+                let page = match state {
+                    State::Ended => {
+                        let Some(cursor) = ended_cursor else { break };
+                        let (rows, next) = self.ended_rows(shard, cursor).await?;
+                        ended_cursor = next;
+                        rows
+                    }
+                    _ => self.live_rows(shard, state, &mut from).await?,
+                };
+                let Some(page) = page else { break };
+                let moving: Vec<_> = page.into_iter().filter(|c| to.shard_of(c.id().as_bytes()) != shard).collect();
+                if moving.is_empty() {
+                    continue;
+                }
+                target.adopt(&moving).await?;
+                self.evict(shard, &moving).await?;
+                carried += moving.len() as u64;
+                progress(before + carried);
+            }
+        }
+        Ok(carried)
+    }
+
+    async fn live_rows(
+        &self, shard: Shard, state: State, from: &mut (Moment, Vec<u8>),
+    ) -> Result<Option<Vec<Carried>>> {
+        let rows = self.list_shard_rows(shard, state, from.0, &from.1).await?;
+        let Some((at, id, _)) = rows.last() else { return Ok(None) };
+        *from = (*at, id.clone());
+        Ok(Some(rows.into_iter().filter_map(|(_, _, row)| carried_of(row)).collect()))
+    }
+
+    async fn ended_rows(&self, shard: Shard, cursor: u64) -> Result<(Option<Vec<Carried>>, Option<u64>)> {
+        let value = self
+            .call(&script::ENDED_PAGE, shard, |cmd| {
+                cmd.arg(cursor).arg(100);
+            })
+            .await?;
+        let mut reply = reply::Reply::array("ended_page", value)?;
+        let next = reply.u64()?;
+        let mut rows = Vec::new();
+        while reply.len() >= 2 {
+            let (raw, record) = (reply.bytes()?, reply.bytes()?);
+            if let (Ok(id), Some(ended)) = (crate::deadline::Id::from_bytes(&raw), super::body::decode_ended(&record)) {
+                rows.push(Carried::Ended { id, ended });
+            }
+        }
+        Ok((Some(rows), (next != 0).then_some(next)))
+    }
+
+    async fn evict(&self, shard: Shard, carried: &[Carried]) -> Result<()> {
+        for chunk in carried.chunks(100) {
+            self.call(&script::EVICT, shard, |cmd| {
+                cmd.arg(chunk.len());
+                for one in chunk {
+                    let stored = match one {
+                        Carried::Live { entry, .. } => super::body::encode_stored(entry),
+                        Carried::Ended { ended, .. } => super::body::encode_ended(ended),
+                    };
+                    cmd.arg(one.id().as_bytes()).arg(stored);
+                }
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+/// The row as it is carried; `None` for what is no id of ours.
+fn carried_of(row: Row) -> Option<Carried> {
+    match row {
+        Row::Live { state, at, entry, reason } => {
+            Some(Carried::Live { state, at, entry, reason: reason.unwrap_or_default() })
+        }
+        Row::Ended { id, ended } => Some(Carried::Ended { id, ended }),
+        Row::Foreign { .. } => None,
+    }
+}

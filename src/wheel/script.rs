@@ -1,0 +1,73 @@
+//! The Lua scripts: one verb each, composed at compile time from lua/, with the nouns of lua/lib/ in front.
+
+use std::sync::LazyLock;
+
+/// A verb as Redis runs it.
+#[derive(Debug)]
+pub struct Script {
+    /// The verb's word: file name, metric label, span name.
+    pub verb: &'static str,
+    /// Whether the script changes anything; one that does not may be asked again freely.
+    pub writes: bool,
+    source: &'static str,
+    sha: LazyLock<String>,
+}
+
+impl Script {
+    /// The text for EVAL.
+    pub fn source(&self) -> &'static str {
+        self.source
+    }
+
+    /// The SHA-1 for EVALSHA, in hexadecimal.
+    pub fn sha(&self) -> &str {
+        &self.sha
+    }
+}
+
+/// Scripts that take out or look on run while memory is full; scripts that put in do not.
+macro_rules! script {
+    ($name:ident, $verb:literal, $flags:literal, $writes:literal) => {
+        #[doc = concat!("`", $verb, "`: see lua/", $verb, ".lua for its contract.")]
+        pub static $name: Script = Script {
+            verb: $verb,
+            writes: $writes,
+            source: concat!(
+                "#!lua", $flags, "\n",
+                include_str!("../../lua/lib/shard.lua"),
+                include_str!("../../lua/lib/header.lua"),
+                include_str!("../../lua/lib/slot.lua"),
+                include_str!("../../lua/lib/live.lua"),
+                include_str!("../../lua/lib/ended.lua"),
+                include_str!("../../lua/lib/lease.lua"),
+                include_str!(concat!("../../lua/", $verb, ".lua")),
+            ),
+            sha: LazyLock::new(|| redis::Script::new($name.source).get_hash().to_owned()),
+        };
+    };
+}
+
+script!(FORMAT, "format", "", true);
+script!(ENQUEUE, "enqueue", "", true);
+script!(ADOPT, "adopt", "", true);
+script!(CLAIM, "claim", " flags=allow-oom", true);
+script!(SETTLE, "settle", " flags=allow-oom", true);
+script!(RENEW, "renew", " flags=allow-oom", true);
+script!(CANCEL, "cancel", " flags=allow-oom", true);
+script!(MOVE, "move", " flags=allow-oom", true);
+script!(PAUSE, "pause", " flags=allow-oom", true);
+script!(PRUNE, "prune", " flags=allow-oom", true);
+script!(EVICT, "evict", " flags=allow-oom", true);
+script!(HEAL, "heal", " flags=allow-oom", true);
+script!(INSPECT, "inspect", " flags=no-writes,allow-oom", false);
+script!(LIST, "list", " flags=no-writes,allow-oom", false);
+script!(ENDED_PAGE, "ended_page", " flags=no-writes,allow-oom", false);
+script!(STATS, "stats", " flags=no-writes,allow-oom", false);
+script!(FORECAST, "forecast", " flags=no-writes,allow-oom", false);
+script!(VERIFY, "verify", " flags=no-writes,allow-oom", false);
+
+/// Every script, for the start-up self-test and the tests that try each from every state.
+pub static ALL: [&Script; 18] = [
+    &FORMAT, &ENQUEUE, &ADOPT, &CLAIM, &SETTLE, &RENEW, &CANCEL, &MOVE, &PAUSE, &PRUNE, &EVICT, &HEAL, &INSPECT, &LIST,
+    &ENDED_PAGE, &STATS, &FORECAST, &VERIFY,
+];

@@ -1,0 +1,149 @@
+//! The connections to Redis. The pool makes them and bounds how long that may take; a few *lanes* hold one each and share it between
+//! all callers, because a checkout costs a round trip of its own and scripts are short. A lane that failed is made anew by its next
+//! user, so a restart, a kill or a demotion costs one error and no restart of ours.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use deadpool_redis::{Manager, Pool, Runtime, Timeouts};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, ServerErrorKind, Value};
+use secrecy::ExposeSecret;
+use tokio::sync::Mutex;
+
+use super::fault;
+use super::script::Script;
+use super::settings::RedisSettings;
+use crate::error::{Error, Invalid, Result, StoreKind};
+
+/// Redis, reached.
+pub struct Store {
+    pool: Pool,
+    lanes: Vec<Lane>,
+    turn: AtomicUsize,
+    reconnects: AtomicU64,
+}
+
+#[derive(Default)]
+struct Lane {
+    held: Mutex<Option<Held>>,
+}
+
+#[derive(Clone)]
+struct Held {
+    connection: MultiplexedConnection,
+    /// Tells this connection from the one that replaced it, so that two callers who saw the same failure drop it once.
+    number: u64,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("lanes", &self.lanes.len()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Prepares the connections; the first use makes the first one.
+    pub fn new(settings: &RedisSettings) -> Result<Self> {
+        let bad_url = |reason: String| Error::Invalid(Invalid::new("redis.url", "", reason));
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(settings.connect_timeout))
+            .set_response_timeout(Some(settings.response_timeout));
+        let manager = Manager::new_with_config(settings.url.expose_secret(), config)
+            .map_err(|e| bad_url(format!("not a Redis URL: {}", e.detail().unwrap_or("see the documentation"))))?;
+        let pool = Pool::builder(manager)
+            .max_size(settings.pool_size)
+            .runtime(Runtime::Tokio1)
+            .timeouts(Timeouts {
+                wait: Some(settings.response_timeout),
+                create: Some(settings.connect_timeout),
+                recycle: Some(Duration::from_secs(1)),
+            })
+            .build()
+            .map_err(|e| bad_url(e.to_string()))?;
+        // Two: one carries claims and settles while the other is being made anew or carries a long listing.
+        let lanes = (0..2).map(|_| Lane::default()).collect();
+        Ok(Self { pool, lanes, turn: AtomicUsize::new(0), reconnects: AtomicU64::new(0) })
+    }
+
+    /// How often a lane had to be made anew.
+    pub fn reconnects(&self) -> u64 {
+        self.reconnects.load(Ordering::Relaxed)
+    }
+
+    /// Runs a script: EVALSHA, and EVAL once where the server does not know it (restart, failover, SCRIPT FLUSH).
+    pub async fn run(
+        &self, script: &Script, keys: &[String], args: impl FnOnce(&mut Cmd), attempted: &str,
+    ) -> Result<Value> {
+        let mut cmd = redis::cmd("EVALSHA");
+        cmd.arg(script.sha()).arg(keys.len()).arg(keys);
+        args(&mut cmd);
+        let lane = self.lane();
+        let mut held = self.hold(lane, attempted).await?;
+        let outcome = match cmd.query_async::<Value>(&mut held.connection).await {
+            Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                with_source(&cmd, script.source()).query_async(&mut held.connection).await
+            }
+            other => other,
+        };
+        self.judge(lane, &held, outcome, attempted).await
+    }
+
+    /// Runs one plain command.
+    pub async fn command(&self, cmd: &Cmd, attempted: &str) -> Result<Value> {
+        let lane = self.lane();
+        let mut held = self.hold(lane, attempted).await?;
+        let outcome = cmd.query_async::<Value>(&mut held.connection).await;
+        self.judge(lane, &held, outcome, attempted).await
+    }
+
+    async fn judge(
+        &self, lane: &Lane, held: &Held, outcome: redis::RedisResult<Value>, attempted: &str,
+    ) -> Result<Value> {
+        let error = match outcome {
+            Ok(value) => return Ok(value),
+            Err(e) => fault::from_redis(&e, attempted),
+        };
+        // A demoted node keeps its sockets open, and a half-open one never says so: both need another connection.
+        let drop_it = matches!(
+            error.store_kind(),
+            Some(StoreKind::Unknown | StoreKind::Unreachable | StoreKind::ReadOnly | StoreKind::Denied)
+        );
+        if drop_it {
+            let mut slot = lane.held.lock().await;
+            if slot.as_ref().is_some_and(|now| now.number == held.number) {
+                *slot = None;
+            }
+        }
+        Err(error)
+    }
+
+    fn lane(&self) -> &Lane {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        &self.lanes[turn % self.lanes.len()]
+    }
+
+    async fn hold(&self, lane: &Lane, attempted: &str) -> Result<Held> {
+        let mut slot = lane.held.lock().await;
+        if let Some(held) = &*slot {
+            return Ok(held.clone());
+        }
+        let pooled = self.pool.get().await.map_err(|e| fault::from_pool(e, attempted))?;
+        let number = self.reconnects.fetch_add(1, Ordering::Relaxed);
+        let held = Held { connection: deadpool_redis::Connection::take(pooled), number };
+        *slot = Some(held.clone());
+        Ok(held)
+    }
+}
+
+/// The same call with the script's text instead of its SHA.
+fn with_source(cmd: &Cmd, source: &str) -> Cmd {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(source);
+    for arg in cmd.args_iter().skip(2) {
+        if let redis::Arg::Simple(bytes) = arg {
+            eval.arg(bytes);
+        }
+    }
+    eval
+}
