@@ -14,3 +14,4 @@ mod rig;
 mod house;
 mod redis_rig;
 mod time;
+mod wheel;

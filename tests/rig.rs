@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod proxy;
 pub mod redis;
 mod resp;
+pub mod wheel;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};

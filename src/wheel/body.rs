@@ -100,7 +100,10 @@ pub fn decode_entry(id: &Id, stored: &[u8], live: &[u8], width: SlotWidth) -> Op
         generation: header.generation,
         due_at: header.due_at,
         next_at: header.next_at,
-        slot: Slot { level: header.level, number: header.next_at.as_millis() / width.level_width(header.level) },
+        slot: Slot {
+            level: header.level,
+            number: header.next_at.as_millis() / width.level_width(header.level),
+        },
         stage: header.stage,
         hold_count: header.hold_count.into(),
         hold_total: Duration::from_millis(header.hold_total_ms.into()),
@@ -160,7 +163,12 @@ impl Live {
 
 /// The record of an end without its first nine bytes: Redis's clock gives ended_at.
 pub fn encode_ended_tail(
-    outcome: Outcome, cause: Cause, attempt: u32, generation: Generation, due_at: Moment, fence: Fence,
+    outcome: Outcome,
+    cause: Cause,
+    attempt: u32,
+    generation: Generation,
+    due_at: Moment,
+    fence: Fence,
 ) -> [u8; ENDED_TAIL] {
     let mut out = [0; ENDED_TAIL];
     out[0] = outcome as u8;
@@ -177,7 +185,12 @@ pub fn encode_ended(ended: &Ended) -> Vec<u8> {
     let mut out = vec![FORMAT];
     out.extend(ended.ended_at.as_millis().to_be_bytes());
     out.extend(encode_ended_tail(
-        ended.outcome, ended.cause, ended.attempt, ended.generation, ended.due_at, ended.fence,
+        ended.outcome,
+        ended.cause,
+        ended.attempt,
+        ended.generation,
+        ended.due_at,
+        ended.fence,
     ));
     out
 }

@@ -156,7 +156,12 @@ impl Wheel {
     }
 
     /// Makes leases of one shard last `extension` longer, counted from their old end; one answer for each. Repeating it is harmless.
-    pub async fn renew(&self, shard: Shard, leases: &[(Id, Fence)], extension: Duration) -> Result<Vec<Renewed>> {
+    pub async fn renew(
+        &self,
+        shard: Shard,
+        leases: &[(Id, Fence)],
+        extension: Duration,
+    ) -> Result<Vec<Renewed>> {
         let mut answers = Vec::with_capacity(leases.len());
         for chunk in leases.chunks(MAX_BATCH) {
             let value = self
@@ -215,7 +220,12 @@ impl Wheel {
 }
 
 fn lease_of(
-    id: Id, header: &body::Header, stored: &[u8], live: &[u8], fence: Fence, trusted_until: Instant,
+    id: Id,
+    header: &body::Header,
+    stored: &[u8],
+    live: &[u8],
+    fence: Fence,
+    trusted_until: Instant,
 ) -> Lease {
     let (payload, traceparent) = body::decode_body(stored);
     let live = body::Live::decode(live);
@@ -239,7 +249,12 @@ fn push_settlement(cmd: &mut redis::Cmd, settlement: &Settlement) {
     match &settlement.what {
         What::End { outcome, lease } => {
             let tail = body::encode_ended_tail(
-                *outcome, lease.cause, lease.attempt, lease.generation, lease.due_at, lease.fence,
+                *outcome,
+                lease.cause,
+                lease.attempt,
+                lease.generation,
+                lease.due_at,
+                lease.fence,
             );
             cmd.arg("end").arg(&tail[..])
         }

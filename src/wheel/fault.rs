@@ -20,9 +20,11 @@ pub fn from_pool(error: deadpool_redis::PoolError, attempted: impl Into<String>)
             };
             Error::Store { kind, attempted: attempted.into(), message: message_of(&error) }
         }
-        other => {
-            Error::Store { kind: StoreKind::Unreachable, attempted: attempted.into(), message: other.to_string() }
-        }
+        other => Error::Store {
+            kind: StoreKind::Unreachable,
+            attempted: attempted.into(),
+            message: other.to_string(),
+        },
     }
 }
 

@@ -26,9 +26,10 @@ impl Wheel {
         cmd.arg(keys::wheels());
         let value = store.command(&cmd, "list wheels").await?;
         let mut reply = match value {
-            redis::Value::Map(pairs) => {
-                reply::Reply::array("wheels", redis::Value::Array(pairs.into_iter().flat_map(|(k, v)| [k, v]).collect()))?
-            }
+            redis::Value::Map(pairs) => reply::Reply::array(
+                "wheels",
+                redis::Value::Array(pairs.into_iter().flat_map(|(k, v)| [k, v]).collect()),
+            )?,
             other => reply::Reply::array("wheels", other)?,
         };
         let mut wheels = Vec::new();
@@ -91,7 +92,12 @@ impl Wheel {
     ///
     /// `cursor` is what the last page gave. `limit` is 1 to 500.
     pub async fn list(
-        &self, state: State, from: Moment, to: Moment, cursor: Option<&Cursor>, limit: usize,
+        &self,
+        state: State,
+        from: Moment,
+        to: Moment,
+        cursor: Option<&Cursor>,
+        limit: usize,
     ) -> Result<Page> {
         let limit = limit.clamp(1, super::MAX_BATCH);
         let word = match state {
@@ -99,14 +105,19 @@ impl Wheel {
             State::Leased => "leased",
             State::Dead => "dead",
             State::Ended => return self.list_ended(cursor, limit).await,
-            State::Absent => return Err(Invalid::new("state", "absent", "expected scheduled, leased, dead or ended").into()),
+            State::Absent => {
+                return Err(
+                    Invalid::new("state", "absent", "expected scheduled, leased, dead or ended").into()
+                );
+            }
         };
         let (from, after) = match cursor {
             None => (from, Vec::new()),
             Some(cursor) => parse_cursor(cursor)?,
         };
         let pages = self.shards().all().map(|shard| self.list_shard(shard, word, from, to, &after, limit));
-        let mut found: Vec<(Moment, Vec<u8>, Row)> = try_join_all(pages).await?.into_iter().flatten().collect();
+        let mut found: Vec<(Moment, Vec<u8>, Row)> =
+            try_join_all(pages).await?.into_iter().flatten().collect();
         found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let more = found.len() > limit;
         found.truncate(limit);
@@ -115,18 +126,32 @@ impl Wheel {
     }
 
     pub(super) async fn list_shard_rows(
-        &self, shard: Shard, state: State, from: Moment, after: &[u8],
+        &self,
+        shard: Shard,
+        state: State,
+        from: Moment,
+        after: &[u8],
     ) -> Result<Vec<(Moment, Vec<u8>, Row)>> {
         let word = if state == State::Dead { "dead" } else { "scheduled" };
         self.list_shard(shard, word, from, Moment::MAX, after, 100).await
     }
 
     async fn list_shard(
-        &self, shard: Shard, word: &str, from: Moment, to: Moment, after: &[u8], limit: usize,
+        &self,
+        shard: Shard,
+        word: &str,
+        from: Moment,
+        to: Moment,
+        after: &[u8],
+        limit: usize,
     ) -> Result<Vec<(Moment, Vec<u8>, Row)>> {
         let outcome = self.call(&script::LIST, shard, |cmd| {
             // One more than asked: the merge must know whether there is a next page.
-            cmd.arg(word).arg(from.as_millis()).arg(to.as_millis()).arg(after).arg((limit + 1).min(super::MAX_BATCH));
+            cmd.arg(word)
+                .arg(from.as_millis())
+                .arg(to.as_millis())
+                .arg(after)
+                .arg((limit + 1).min(super::MAX_BATCH));
         });
         let value = or_empty(outcome.await, || redis::Value::Nil)?;
         let mut reply = reply::Reply::array("list", value)?;
@@ -145,12 +170,25 @@ impl Wheel {
         Ok(rows)
     }
 
-    fn row_of(&self, raw: &[u8], state: State, at: Moment, stored: &[u8], live: &[u8], reason: String) -> Row {
+    fn row_of(
+        &self,
+        raw: &[u8],
+        state: State,
+        at: Moment,
+        stored: &[u8],
+        live: &[u8],
+        reason: String,
+    ) -> Row {
         let entry = Id::from_bytes(raw)
             .ok()
             .and_then(|id| body::decode_entry(&id, stored, live, self.settings().slot_width));
         match entry {
-            Some(entry) => Row::Live { state, at, entry: Box::new(entry), reason: (!reason.is_empty()).then_some(reason) },
+            Some(entry) => Row::Live {
+                state,
+                at,
+                entry: Box::new(entry),
+                reason: (!reason.is_empty()).then_some(reason),
+            },
             None => {
                 let reason = if reason.is_empty() { "no id or no header of ours".to_owned() } else { reason };
                 Row::Foreign { id: raw.escape_ascii().to_string(), state, reason }
@@ -165,7 +203,9 @@ impl Wheel {
                 .0
                 .split_once('.')
                 .and_then(|(shard, at)| Some((shard.parse().ok()?, at.parse().ok()?)))
-                .ok_or_else(|| Invalid::new("cursor", &cursor.0, "expected a cursor that a page of this listing gave"))?,
+                .ok_or_else(|| {
+                    Invalid::new("cursor", &cursor.0, "expected a cursor that a page of this listing gave")
+                })?,
         };
         let mut rows = Vec::new();
         while shard < self.shards().get() {
@@ -219,7 +259,8 @@ impl Wheel {
         }
         let mut reply = reply::Reply::array("stats", value)?;
         let now_ms = reply.u64()?;
-        let (bodies, leased, dead, ended, due) = (reply.u64()?, reply.u64()?, reply.u64()?, reply.u64()?, reply.u64()?);
+        let (bodies, leased, dead, ended, due) =
+            (reply.u64()?, reply.u64()?, reply.u64()?, reply.u64()?, reply.u64()?);
         let (oldest, next) = (reply.i64()?, reply.i64()?);
         let (paused, tripped) = (reply.u64()?, reply.u64()?);
         let mut totals = std::collections::BTreeMap::new();
@@ -245,7 +286,12 @@ impl Wheel {
     pub async fn forecast(&self, from: Moment, stretch: Duration, count: u32) -> Result<Vec<ForecastBucket>> {
         let stretch_ms = u64::try_from(stretch.as_millis()).unwrap_or(u64::MAX);
         if stretch_ms == 0 || count == 0 || count > 1500 {
-            return Err(Invalid::new("forecast", &count.to_string(), "expected 1 to 1500 stretches of at least 1ms").into());
+            return Err(Invalid::new(
+                "forecast",
+                &count.to_string(),
+                "expected 1 to 1500 stretches of at least 1ms",
+            )
+            .into());
         }
         let empty = || redis::Value::Array(vec![redis::Value::Int(0); count as usize]);
         let shards = self.shards().all().map(|shard| async move {
@@ -283,5 +329,7 @@ fn parse_cursor(cursor: &Cursor) -> Result<(Moment, Vec<u8>)> {
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
         Some((at, pairs.map(byte).collect::<Option<Vec<u8>>>()?))
     };
-    parse().ok_or_else(|| Invalid::new("cursor", &cursor.0, "expected a cursor that a page of this listing gave").into())
+    parse().ok_or_else(|| {
+        Invalid::new("cursor", &cursor.0, "expected a cursor that a page of this listing gave").into()
+    })
 }

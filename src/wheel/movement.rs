@@ -14,7 +14,10 @@ impl Wheel {
     /// Gives a scheduled deadline another moment, and with it a new generation. `expected` refuses when the stored generation is
     /// another one. Refusals: absent, leased, dead, ended, generation.
     pub async fn reschedule(
-        &self, id: &Id, due_at: DueAt, expected: Option<Generation>,
+        &self,
+        id: &Id,
+        due_at: DueAt,
+        expected: Option<Generation>,
     ) -> Result<Answer<Scheduled>> {
         let due = self.due_argument(due_at)?;
         let expected = expected.map(|generation| generation.to_string()).unwrap_or_default();
@@ -30,7 +33,9 @@ impl Wheel {
         let settings = self.settings();
         self.moved("hold", id, |cmd| {
             let most_ms = settings.hold_max_total.as_millis().min(u32::MAX.into());
-            cmd.arg(for_long.as_millis().to_string()).arg(settings.hold_max_count.min(255)).arg(most_ms.to_string());
+            cmd.arg(for_long.as_millis().to_string())
+                .arg(settings.hold_max_count.min(255))
+                .arg(most_ms.to_string());
         })
         .await
     }

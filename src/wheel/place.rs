@@ -18,7 +18,10 @@ impl Wheel {
     ///
     /// `force` gives a new life to an id that has ended. Refusals: conflict, leased, dead, ended.
     pub async fn enqueue(
-        &self, deadline: &Deadline, on_conflict: OnConflict, force: bool,
+        &self,
+        deadline: &Deadline,
+        on_conflict: OnConflict,
+        force: bool,
     ) -> Result<Answer<Enqueued>> {
         let mut answers = self.enqueue_batch(std::slice::from_ref(deadline), on_conflict, force).await;
         answers.pop().unwrap_or_else(|| Err(reply::unexpected("enqueue", &"no answer")))
@@ -27,7 +30,10 @@ impl Wheel {
     /// Places many deadlines, one answer for each, in the same order. Shards fail one by one: an error stands at each id of the
     /// batch that met it.
     pub async fn enqueue_batch(
-        &self, deadlines: &[Deadline], on_conflict: OnConflict, force: bool,
+        &self,
+        deadlines: &[Deadline],
+        on_conflict: OnConflict,
+        force: bool,
     ) -> Vec<Result<Answer<Enqueued>>> {
         let chunks = self.chunks(deadlines, |deadline| (&deadline.id, deadline.cause));
         let mut answers: Vec<Option<Result<Answer<Enqueued>>>> = deadlines.iter().map(|_| None).collect();
@@ -41,11 +47,19 @@ impl Wheel {
                 place_answers(&mut answers, members, outcome);
             }
         }
-        answers.into_iter().map(|a| a.unwrap_or_else(|| Err(reply::unexpected("enqueue", &"no answer")))).collect()
+        answers
+            .into_iter()
+            .map(|a| a.unwrap_or_else(|| Err(reply::unexpected("enqueue", &"no answer"))))
+            .collect()
     }
 
     async fn enqueue_chunk(
-        &self, shard: Shard, deadlines: &[Deadline], members: &[usize], on_conflict: OnConflict, force: bool,
+        &self,
+        shard: Shard,
+        deadlines: &[Deadline],
+        members: &[usize],
+        on_conflict: OnConflict,
+        force: bool,
     ) -> Result<Vec<Answer<Enqueued>>> {
         let mut dues = Vec::with_capacity(members.len());
         for &at in members {
@@ -93,7 +107,9 @@ impl Wheel {
         };
         if ahead > max {
             let days = max.as_secs() / 86_400;
-            return Err(Invalid::new("due_at", &argument, format!("expected at most {days} days ahead")).into());
+            return Err(
+                Invalid::new("due_at", &argument, format!("expected at most {days} days ahead")).into()
+            );
         }
         Ok(argument)
     }
@@ -120,11 +136,18 @@ impl Wheel {
                 place_answers(&mut answers, members, outcome);
             }
         }
-        answers.into_iter().map(|a| a.unwrap_or_else(|| Err(reply::unexpected("cancel", &"no answer")))).collect()
+        answers
+            .into_iter()
+            .map(|a| a.unwrap_or_else(|| Err(reply::unexpected("cancel", &"no answer"))))
+            .collect()
     }
 
     async fn cancel_chunk(
-        &self, shard: Shard, ids: &[Id], members: &[usize], only_dead: bool,
+        &self,
+        shard: Shard,
+        ids: &[Id],
+        members: &[usize],
+        only_dead: bool,
     ) -> Result<Vec<Answer<Cancelled>>> {
         let value = self
             .call(&script::CANCEL, shard, |cmd| {
@@ -140,7 +163,9 @@ impl Wheel {
 
     /// Cuts a batch into rounds of (shard, indices): an id and a kind stand at most once in a call, and a call has at most 500.
     fn chunks<'a, T, K: PartialEq + Copy>(
-        &self, items: &'a [T], key: impl Fn(&'a T) -> (&'a Id, K),
+        &self,
+        items: &'a [T],
+        key: impl Fn(&'a T) -> (&'a Id, K),
     ) -> Vec<Vec<(Shard, Vec<usize>)>> {
         let shards = usize::from(self.shards().get());
         let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); shards];
@@ -160,7 +185,10 @@ impl Wheel {
     }
 }
 
-fn cut<I: Eq + Hash, K: PartialEq + Copy>(members: &[usize], key: impl Fn(usize) -> (I, K)) -> Vec<Vec<usize>> {
+fn cut<I: Eq + Hash, K: PartialEq + Copy>(
+    members: &[usize],
+    key: impl Fn(usize) -> (I, K),
+) -> Vec<Vec<usize>> {
     let mut chunks = Vec::new();
     let mut chunk: Vec<usize> = Vec::new();
     let mut seen = HashSet::new();
@@ -182,7 +210,9 @@ fn cut<I: Eq + Hash, K: PartialEq + Copy>(members: &[usize], key: impl Fn(usize)
 }
 
 fn place_answers<T: Clone>(
-    answers: &mut [Option<Result<Answer<T>>>], members: Vec<usize>, outcome: Result<Vec<Answer<T>>>,
+    answers: &mut [Option<Result<Answer<T>>>],
+    members: Vec<usize>,
+    outcome: Result<Vec<Answer<T>>>,
 ) {
     match outcome {
         Ok(given) => members.into_iter().zip(given).for_each(|(at, answer)| answers[at] = Some(Ok(answer))),
@@ -215,7 +245,9 @@ fn cancelled_from(value: Value, only_dead: bool) -> Result<Answer<Cancelled>> {
         let mut reply = reply::Reply::array("cancel", value)?;
         reply.word()?;
         return Ok(match ended_refusal("cancel", &reply.bytes()?)? {
-            Refusal::Ended(ended) if ended.outcome == Outcome::Cancelled && !only_dead => Ok(Cancelled::Already),
+            Refusal::Ended(ended) if ended.outcome == Outcome::Cancelled && !only_dead => {
+                Ok(Cancelled::Already)
+            }
             refusal => Err(refusal),
         });
     }
@@ -231,6 +263,7 @@ fn cancelled_from(value: Value, only_dead: bool) -> Result<Answer<Cancelled>> {
 
 /// The refusal behind a stored end.
 pub(super) fn ended_refusal(verb: &'static str, record: &[u8]) -> Result<Refusal> {
-    let ended = body::decode_ended(record).ok_or_else(|| reply::unexpected(verb, &"unreadable ended record"))?;
+    let ended =
+        body::decode_ended(record).ok_or_else(|| reply::unexpected(verb, &"unreadable ended record"))?;
     Ok(Refusal::Ended(ended))
 }

@@ -86,5 +86,9 @@ pub fn number(value: &Value) -> Option<i64> {
 pub fn unexpected(verb: &'static str, got: &impl std::fmt::Debug) -> Error {
     let mut message = format!("unexpected reply {got:?}");
     message.truncate(200);
-    Error::Store { kind: StoreKind::Corrupt, attempted: verb.to_owned(), message: crate::error::escaped(&message) }
+    Error::Store {
+        kind: StoreKind::Corrupt,
+        attempted: verb.to_owned(),
+        message: crate::error::escaped(&message),
+    }
 }

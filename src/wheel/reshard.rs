@@ -119,7 +119,11 @@ impl Wheel {
 
     /// Carries everything that belongs elsewhere out of a shard; returns how much.
     async fn empty_shard(
-        &self, shard: Shard, to: ShardCount, before: u64, progress: &mut impl FnMut(u64),
+        &self,
+        shard: Shard,
+        to: ShardCount,
+        before: u64,
+        progress: &mut impl FnMut(u64),
     ) -> Result<u64> {
         let target = self.with_shards(to, Some(to));
         let mut carried = 0;
@@ -137,7 +141,8 @@ impl Wheel {
                     _ => self.live_rows(shard, state, &mut from).await?,
                 };
                 let Some(page) = page else { break };
-                let moving: Vec<_> = page.into_iter().filter(|c| to.shard_of(c.id().as_bytes()) != shard).collect();
+                let moving: Vec<_> =
+                    page.into_iter().filter(|c| to.shard_of(c.id().as_bytes()) != shard).collect();
                 if moving.is_empty() {
                     continue;
                 }
@@ -151,7 +156,10 @@ impl Wheel {
     }
 
     async fn live_rows(
-        &self, shard: Shard, state: State, from: &mut (Moment, Vec<u8>),
+        &self,
+        shard: Shard,
+        state: State,
+        from: &mut (Moment, Vec<u8>),
     ) -> Result<Option<Vec<Carried>>> {
         let rows = self.list_shard_rows(shard, state, from.0, &from.1).await?;
         let Some((at, id, _)) = rows.last() else { return Ok(None) };
@@ -170,7 +178,9 @@ impl Wheel {
         let mut rows = Vec::new();
         while reply.len() >= 2 {
             let (raw, record) = (reply.bytes()?, reply.bytes()?);
-            if let (Ok(id), Some(ended)) = (crate::deadline::Id::from_bytes(&raw), super::body::decode_ended(&record)) {
+            if let (Ok(id), Some(ended)) =
+                (crate::deadline::Id::from_bytes(&raw), super::body::decode_ended(&record))
+            {
                 rows.push(Carried::Ended { id, ended });
             }
         }

@@ -33,7 +33,9 @@ macro_rules! script {
             verb: $verb,
             writes: $writes,
             source: concat!(
-                "#!lua", $flags, "\n",
+                "#!lua",
+                $flags,
+                "\n",
                 include_str!("../../lua/lib/shard.lua"),
                 include_str!("../../lua/lib/header.lua"),
                 include_str!("../../lua/lib/slot.lua"),
@@ -68,6 +70,22 @@ script!(VERIFY, "verify", " flags=no-writes,allow-oom", false);
 
 /// Every script, for the start-up self-test and the tests that try each from every state.
 pub static ALL: [&Script; 18] = [
-    &FORMAT, &ENQUEUE, &ADOPT, &CLAIM, &SETTLE, &RENEW, &CANCEL, &MOVE, &PAUSE, &PRUNE, &EVICT, &HEAL, &INSPECT, &LIST,
-    &ENDED_PAGE, &STATS, &FORECAST, &VERIFY,
+    &FORMAT,
+    &ENQUEUE,
+    &ADOPT,
+    &CLAIM,
+    &SETTLE,
+    &RENEW,
+    &CANCEL,
+    &MOVE,
+    &PAUSE,
+    &PRUNE,
+    &EVICT,
+    &HEAL,
+    &INSPECT,
+    &LIST,
+    &ENDED_PAGE,
+    &STATS,
+    &FORECAST,
+    &VERIFY,
 ];

@@ -74,8 +74,22 @@ impl Wheel {
         let fences: Vec<_> = claimed.iter().map(|lease| (lease.id.clone(), lease.fence)).collect();
         self.renew(shard, &fences, Duration::from_secs(1)).await?;
         self.inspect(&a).await?;
-        self.list(crate::deadline::State::Scheduled, crate::clock::Moment::EPOCH, crate::clock::Moment::MAX, None, 10).await?;
-        self.list(crate::deadline::State::Ended, crate::clock::Moment::EPOCH, crate::clock::Moment::MAX, None, 10).await?;
+        self.list(
+            crate::deadline::State::Scheduled,
+            crate::clock::Moment::EPOCH,
+            crate::clock::Moment::MAX,
+            None,
+            10,
+        )
+        .await?;
+        self.list(
+            crate::deadline::State::Ended,
+            crate::clock::Moment::EPOCH,
+            crate::clock::Moment::MAX,
+            None,
+            10,
+        )
+        .await?;
         for answer in self.cancel(&[d, b, c, a]).await {
             answer?.ok();
         }
@@ -102,13 +116,17 @@ impl Wheel {
     }
 
     async fn settle_scratch(
-        &self, leases: &[crate::lease::Lease], what: impl Fn(&crate::lease::Lease) -> What,
+        &self,
+        leases: &[crate::lease::Lease],
+        what: impl Fn(&crate::lease::Lease) -> What,
     ) -> Result<()> {
         if leases.is_empty() {
             return Ok(());
         }
-        let settlements: Vec<_> =
-            leases.iter().map(|lease| Settlement { id: lease.id.clone(), fence: lease.fence, what: what(lease) }).collect();
+        let settlements: Vec<_> = leases
+            .iter()
+            .map(|lease| Settlement { id: lease.id.clone(), fence: lease.fence, what: what(lease) })
+            .collect();
         if self.settle(Shard(0), &settlements).await?.contains(&Settled::Stale) {
             // The clock of Redis jumped, or somebody else writes under our prefix: neither is safe to work on.
             return Err(Error::Store {

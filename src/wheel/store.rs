@@ -49,8 +49,9 @@ impl Store {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(settings.connect_timeout))
             .set_response_timeout(Some(settings.response_timeout));
-        let manager = Manager::new_with_config(settings.url.expose_secret(), config)
-            .map_err(|e| bad_url(format!("not a Redis URL: {}", e.detail().unwrap_or("see the documentation"))))?;
+        let manager = Manager::new_with_config(settings.url.expose_secret(), config).map_err(|e| {
+            bad_url(format!("not a Redis URL: {}", e.detail().unwrap_or("see the documentation")))
+        })?;
         let pool = Pool::builder(manager)
             .max_size(settings.pool_size)
             .runtime(Runtime::Tokio1)
@@ -73,7 +74,11 @@ impl Store {
 
     /// Runs a script: EVALSHA, and EVAL once where the server does not know it (restart, failover, SCRIPT FLUSH).
     pub async fn run(
-        &self, script: &Script, keys: &[String], args: impl FnOnce(&mut Cmd), attempted: &str,
+        &self,
+        script: &Script,
+        keys: &[String],
+        args: impl FnOnce(&mut Cmd),
+        attempted: &str,
     ) -> Result<Value> {
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(script.sha()).arg(keys.len()).arg(keys);
@@ -98,7 +103,11 @@ impl Store {
     }
 
     async fn judge(
-        &self, lane: &Lane, held: &Held, outcome: redis::RedisResult<Value>, attempted: &str,
+        &self,
+        lane: &Lane,
+        held: &Held,
+        outcome: redis::RedisResult<Value>,
+        attempted: &str,
     ) -> Result<Value> {
         let error = match outcome {
             Ok(value) => return Ok(value),

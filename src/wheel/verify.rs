@@ -25,7 +25,9 @@ impl Wheel {
         for part in PARTS {
             let mut cursor = 0;
             loop {
-                let Some((next, scanned, findings)) = self.verify_page(shard, part, cursor).await? else { return Ok(()) };
+                let Some((next, scanned, findings)) = self.verify_page(shard, part, cursor).await? else {
+                    return Ok(());
+                };
                 all.scanned += scanned;
                 for found in findings {
                     if seen.insert(found.clone()) {
@@ -48,7 +50,10 @@ impl Wheel {
     }
 
     async fn verify_page(
-        &self, shard: Shard, part: &str, cursor: u64,
+        &self,
+        shard: Shard,
+        part: &str,
+        cursor: u64,
     ) -> Result<Option<(u64, u64, Vec<Found>)>> {
         let outcome = self
             .call(&script::VERIFY, shard, |cmd| {

@@ -1,0 +1,75 @@
+//! A wheel for one test: its own name on a private Redis.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use duewheel::clock::Moment;
+use duewheel::deadline::{Cause, Deadline, DueAt, Id, OnConflict, Payload};
+use duewheel::lease::Lease;
+use duewheel::shard::{Shard, ShardCount, WheelName};
+use duewheel::wheel::answer::{Answer, Enqueued};
+use duewheel::wheel::{Ask, Claimed, RedisSettings, Store, Wheel, WheelSettings};
+
+use super::redis::RedisServer;
+
+/// Settings of a wheel of its own name.
+pub fn settings(shards: u32) -> WheelSettings {
+    let name = WheelName::new(&super::unique("w").to_lowercase().replace('.', "-")).unwrap();
+    WheelSettings { shards: ShardCount::new(shards).unwrap(), ..WheelSettings::new(name) }
+}
+
+/// A wheel with these settings on that server, formatted.
+pub async fn wheel_of(server: &RedisServer, settings: WheelSettings) -> Wheel {
+    let store = Store::new(&RedisSettings::new(server.url().into())).unwrap();
+    let wheel = Wheel::new(Arc::new(store), settings);
+    wheel.format().await.unwrap();
+    wheel
+}
+
+/// A wheel of its own name with that many shards, formatted.
+pub async fn wheel(server: &RedisServer, shards: u32) -> Wheel {
+    wheel_of(server, settings(shards)).await
+}
+
+pub fn id(text: &str) -> Id {
+    Id::new(text).unwrap()
+}
+
+pub fn deadline(text: &str, due_at: DueAt) -> Deadline {
+    Deadline { id: id(text), due_at, payload: Payload::default(), traceparent: None, cause: Cause::Due }
+}
+
+pub fn after(millis: u64) -> DueAt {
+    DueAt::After(Duration::from_millis(millis))
+}
+
+pub fn moment(millis: u64) -> Moment {
+    Moment::from_millis(millis).unwrap()
+}
+
+/// Enqueues one that must be taken.
+pub async fn enqueue(wheel: &Wheel, text: &str, due_at: DueAt) -> Answer<Enqueued> {
+    wheel.enqueue(&deadline(text, due_at), OnConflict::Keep, false).await.unwrap()
+}
+
+pub fn ask(nonce: u64) -> Ask<'static> {
+    Ask {
+        limit: 100,
+        lease: Duration::from_secs(30),
+        margin: Duration::from_secs(1),
+        worker: "w1",
+        nonce,
+        suspect: true,
+        poison_limit: 5,
+        sent: Instant::now(),
+    }
+}
+
+/// Claims with a nonce of its own.
+pub async fn claim(wheel: &Wheel, shard: Shard, nonce: u64) -> Claimed {
+    wheel.claim(shard, &ask(nonce)).await.unwrap()
+}
+
+pub fn ids(leases: &[Lease]) -> Vec<&str> {
+    leases.iter().map(|lease| lease.id.as_str()).collect()
+}

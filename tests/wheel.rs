@@ -1,0 +1,297 @@
+//! The verbs of the wheel, one after the other, on a real Redis.
+
+use std::time::Duration;
+
+use duewheel::deadline::{Cause, Note, Outcome, State};
+use duewheel::shard::Shard;
+use duewheel::wheel::answer::{Cancelled, EnqueuedHow, Refusal, Settled};
+use duewheel::wheel::{Renewed, Settlement, ShardState, What};
+
+use crate::rig::redis::RedisServer;
+use crate::rig::wheel::{after, ask, claim, deadline, enqueue, id, ids, moment, wheel};
+
+const S: Shard = Shard(0);
+
+fn end(lease: &duewheel::lease::Lease, outcome: Outcome) -> Settlement {
+    Settlement {
+        id: lease.id.clone(),
+        fence: lease.fence,
+        what: What::End { outcome, lease: Box::new(lease.clone()) },
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_is_enqueued_claimed_and_closed_and_then_remembered() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    let enqueued = enqueue(&wheel, "o-1", after(0)).await.unwrap();
+    assert_eq!(enqueued.how, EnqueuedHow::New);
+    let claimed = claim(&wheel, S, 1).await;
+    assert_eq!(ids(&claimed.leases), ["o-1"]);
+    let lease = &claimed.leases[0];
+    assert_eq!((lease.attempt, lease.cause, lease.due_at), (1, Cause::Due, enqueued.due_at));
+    assert_eq!(lease.fence.0 % 2, 0, "the fence of a claim is even");
+    assert_eq!(wheel.settle(S, &[end(lease, Outcome::Closed)]).await.unwrap(), [Settled::Done]);
+    let seen = wheel.inspect(&id("o-1")).await.unwrap();
+    assert_eq!(seen.state, State::Ended);
+    let ended = seen.ended.unwrap();
+    assert_eq!((ended.outcome, ended.attempt, ended.fence), (Outcome::Closed, 1, lease.fence));
+    // A repeat whose answer was lost, and a zombie.
+    assert_eq!(wheel.settle(S, &[end(lease, Outcome::Closed)]).await.unwrap(), [Settled::Done]);
+    assert_eq!(wheel.settle(S, &[end(lease, Outcome::Skipped)]).await.unwrap(), [Settled::Stale]);
+    assert!(matches!(enqueue(&wheel, "o-1", after(0)).await, Err(Refusal::Ended(_))));
+    assert!(wheel.verify(false).await.unwrap().findings.is_empty());
+}
+
+#[tokio::test]
+async fn nothing_is_claimed_before_its_time_and_the_next_look_is_its_time() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    let due_at = enqueue(&wheel, "later", after(60_000)).await.unwrap().due_at;
+    let claimed = claim(&wheel, S, 1).await;
+    assert!(claimed.leases.is_empty());
+    let next = claimed.next_look.unwrap();
+    assert!(next <= due_at && due_at.since(next) < Duration::from_secs(1), "the start of its slot");
+}
+
+#[tokio::test]
+async fn the_oldest_are_claimed_first_across_levels_and_the_batch_is_cut() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    let now = wheel.now().await.unwrap().as_millis();
+    for n in (0..40).rev() {
+        enqueue(
+            &wheel,
+            &format!("o-{n:02}"),
+            duewheel::deadline::DueAt::Moment(moment(now - 40_000 + n * 900)),
+        )
+        .await
+        .unwrap();
+    }
+    let first = wheel.claim(S, &duewheel::wheel::Ask { limit: 25, ..ask(1) }).await.unwrap();
+    let expected: Vec<String> = (0..25).map(|n| format!("o-{n:02}")).collect();
+    assert_eq!(ids(&first.leases), expected);
+    assert!(first.next_look.unwrap().as_millis() <= wheel.now().await.unwrap().as_millis());
+    let rest = claim(&wheel, S, 2).await;
+    assert_eq!(rest.leases.len(), 15);
+    assert!(wheel.verify(false).await.unwrap().findings.is_empty());
+}
+
+#[tokio::test]
+async fn a_repeated_nonce_returns_the_same_leases_and_takes_no_more() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    enqueue(&wheel, "a", after(0)).await.unwrap();
+    let first = claim(&wheel, S, 7).await;
+    enqueue(&wheel, "b", after(0)).await.unwrap();
+    let again = claim(&wheel, S, 7).await;
+    assert_eq!(ids(&again.leases), ["a"]);
+    assert_eq!(again.leases[0].fence, first.leases[0].fence);
+    assert_eq!(ids(&claim(&wheel, S, 8).await.leases), ["b"]);
+}
+
+#[tokio::test]
+async fn a_retry_comes_back_with_its_attempt_counted_and_a_bury_waits_for_a_person() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    enqueue(&wheel, "x", after(0)).await.unwrap();
+    let lease = claim(&wheel, S, 1).await.leases.remove(0);
+    let retry = Settlement { id: id("x"), fence: lease.fence, what: What::Retry(Duration::ZERO) };
+    assert_eq!(wheel.settle(S, std::slice::from_ref(&retry)).await.unwrap(), [Settled::Done]);
+    assert_eq!(
+        wheel.settle(S, &[retry]).await.unwrap(),
+        [Settled::Stale],
+        "a repeated retry changes nothing"
+    );
+    let lease = claim(&wheel, S, 2).await.leases.remove(0);
+    assert_eq!(lease.attempt, 2);
+    let bury = Settlement { id: id("x"), fence: lease.fence, what: What::Bury("no such order".into()) };
+    wheel.settle(S, &[bury]).await.unwrap();
+    let seen = wheel.inspect(&id("x")).await.unwrap();
+    assert_eq!((seen.state, seen.death.unwrap().1.as_str()), (State::Dead, "no such order"));
+    assert_eq!(enqueue(&wheel, "x", after(0)).await, Err(Refusal::Dead));
+    let revived = wheel.revive(&id("x")).await.unwrap().unwrap();
+    assert!(revived.generation > lease.generation);
+    assert_eq!(claim(&wheel, S, 3).await.leases[0].attempt, 1);
+}
+
+#[tokio::test]
+async fn a_renewal_moves_the_fence_and_may_be_repeated() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    enqueue(&wheel, "x", after(0)).await.unwrap();
+    let lease = claim(&wheel, S, 1).await.leases.remove(0);
+    let ask = [(id("x"), lease.fence)];
+    let first = wheel.renew(S, &ask, Duration::from_secs(10)).await.unwrap();
+    assert_eq!(wheel.renew(S, &ask, Duration::from_secs(10)).await.unwrap(), first);
+    let Renewed::Until(fence) = first[0] else { panic!("{first:?}") };
+    assert_eq!(fence.0, (lease.fence.0 + 10_000_000) | 1);
+    assert!(claim(&wheel, S, 1).await.leases.is_empty(), "a repeated claim never finds a renewed lease");
+    assert_eq!(wheel.settle(S, &[end(&lease, Outcome::Closed)]).await.unwrap(), [Settled::Stale]);
+    let current = Settlement { fence, ..end(&lease, Outcome::Closed) };
+    assert_eq!(wheel.settle(S, &[current]).await.unwrap(), [Settled::Done]);
+}
+
+#[tokio::test]
+async fn a_cancel_before_the_claim_means_that_it_never_fires() {
+    let wheel = wheel(RedisServer::shared(), 4).await;
+    enqueue(&wheel, "x", after(0)).await.unwrap();
+    let answers = wheel.cancel(&[id("x"), id("never-seen"), id("x")]).await;
+    let words: Vec<_> = answers.into_iter().map(|a| a.unwrap().unwrap()).collect();
+    assert_eq!(words, [Cancelled::Cancelled, Cancelled::Absent, Cancelled::Already]);
+    for shard in wheel.shards().all() {
+        assert!(claim(&wheel, shard, 1).await.leases.is_empty());
+    }
+    // The create event that comes after the payment does not bring the order back.
+    assert!(matches!(enqueue(&wheel, "never-seen", after(0)).await, Err(Refusal::Ended(_))));
+}
+
+#[tokio::test]
+async fn a_cancel_while_leased_lets_the_attempt_finish_and_forbids_another() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    for x in ["closes", "fails"] {
+        enqueue(&wheel, x, after(0)).await.unwrap();
+    }
+    let leases = claim(&wheel, S, 1).await.leases;
+    for answer in wheel.cancel(&[id("closes"), id("fails")]).await {
+        assert_eq!(answer.unwrap(), Ok(Cancelled::Leased));
+    }
+    let of = |x: &str| leases.iter().find(|l| l.id.as_str() == x).unwrap();
+    let retry = Settlement { id: id("fails"), fence: of("fails").fence, what: What::Retry(Duration::ZERO) };
+    let settled = wheel.settle(S, &[end(of("closes"), Outcome::Closed), retry]).await.unwrap();
+    assert_eq!(settled, [Settled::Done, Settled::Cancelled]);
+    assert_eq!(wheel.inspect(&id("fails")).await.unwrap().ended.unwrap().outcome, Outcome::Cancelled);
+    assert_eq!(wheel.inspect(&id("closes")).await.unwrap().ended.unwrap().outcome, Outcome::Closed);
+}
+
+#[tokio::test]
+async fn reschedule_hold_release_and_close_move_one_deadline() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    let first = enqueue(&wheel, "x", after(3_600_000)).await.unwrap();
+    let moved = wheel.reschedule(&id("x"), after(1000), Some(first.generation)).await.unwrap().unwrap();
+    assert!(moved.generation > first.generation);
+    assert!(matches!(
+        wheel.reschedule(&id("x"), after(1000), Some(first.generation)).await.unwrap(),
+        Err(Refusal::Generation { .. })
+    ));
+    assert_eq!(wheel.release(&id("x")).await.unwrap(), Err(Refusal::NotHeld));
+    let held = wheel.hold(&id("x"), Duration::from_secs(600)).await.unwrap().unwrap();
+    assert_eq!(held.due_at, moved.due_at);
+    assert!(held.next_at > moved.due_at);
+    assert!(matches!(
+        wheel.hold(&id("x"), Duration::from_secs(7200)).await.unwrap(),
+        Err(Refusal::HoldCap { count: 1, .. })
+    ));
+    assert_eq!(wheel.release(&id("x")).await.unwrap().unwrap().next_at, moved.due_at);
+    let note = Note::new("anna", "fraud").unwrap();
+    wheel.close(&id("x"), &note).await.unwrap().unwrap();
+    let lease = claim(&wheel, S, 1).await.leases.remove(0);
+    assert_eq!((lease.cause, lease.note), (Cause::Manual, Some(note)));
+    assert_eq!(wheel.hold(&id("x"), Duration::from_secs(1)).await.unwrap(), Err(Refusal::Leased));
+    assert!(wheel.verify(false).await.unwrap().findings.is_empty());
+}
+
+#[tokio::test]
+async fn a_paused_wheel_gives_no_lease_until_it_is_resumed() {
+    let wheel = wheel(RedisServer::shared(), 2).await;
+    enqueue(&wheel, "x", after(0)).await.unwrap();
+    let shard = wheel.shard_of(&id("x"));
+    assert_eq!(wheel.pause(&Note::new("anna", "incident").unwrap()).await.unwrap(), (2, 2));
+    assert_eq!(claim(&wheel, shard, 1).await.state, ShardState::Paused);
+    assert_eq!(wheel.resume().await.unwrap(), (2, 2));
+    assert_eq!(claim(&wheel, shard, 2).await.leases.len(), 1);
+}
+
+#[tokio::test]
+async fn a_lost_lease_comes_back_alone_and_five_losses_alone_are_poison() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    for x in ["poison", "neighbour"] {
+        enqueue(&wheel, x, after(0)).await.unwrap();
+    }
+    let short = |nonce| duewheel::wheel::Ask { lease: Duration::from_millis(1), ..ask(nonce) };
+    assert_eq!(wheel.claim(S, &short(1)).await.unwrap().leases.len(), 2);
+    // Both lost their lease in company; from now on each is taken alone.
+    let mut nonce = 2;
+    let mut poison_alone = 0;
+    while wheel.inspect(&id("poison")).await.unwrap().state != State::Dead {
+        let claimed = wheel.claim(S, &short(nonce)).await.unwrap();
+        nonce += 1;
+        assert!(nonce < 2000, "poison never died");
+        if claimed.leases.is_empty() {
+            continue;
+        }
+        assert_eq!(claimed.leases.len(), 1);
+        assert!(claimed.alone);
+        if claimed.leases[0].id.as_str() == "neighbour" {
+            wheel.settle(S, &[end(&claimed.leases[0], Outcome::Closed)]).await.unwrap();
+        } else {
+            poison_alone += 1;
+        }
+    }
+    assert_eq!(poison_alone, 5);
+    assert_eq!(wheel.inspect(&id("poison")).await.unwrap().death.unwrap().1, "lost its lease 5 times, alone");
+}
+
+#[tokio::test]
+async fn the_selftest_passes_every_script_and_leaves_no_listed_wheel() {
+    let wheel = wheel(RedisServer::shared(), 2).await;
+    wheel.selftest("w-selftest").await.unwrap();
+    assert_eq!(wheel.stats().await.unwrap().scheduled, 0);
+    let known = duewheel::wheel::Wheel::known(wheel.store()).await.unwrap();
+    assert!(known.iter().all(|(name, _, _)| !name.contains('~')));
+}
+
+#[tokio::test]
+async fn a_batch_may_name_an_id_twice_and_cross_shards() {
+    let wheel = wheel(RedisServer::shared(), 8).await;
+    let mut batch: Vec<_> = (0..1500).map(|n| deadline(&format!("o-{n}"), after(3_600_000))).collect();
+    batch.push(deadline("o-3", after(7_200_000)));
+    let answers = wheel.enqueue_batch(&batch, duewheel::deadline::OnConflict::Keep, false).await;
+    assert!(answers[..1500].iter().all(|a| a.as_ref().unwrap().as_ref().unwrap().how == EnqueuedHow::New));
+    assert!(matches!(answers[1500], Ok(Err(Refusal::Conflict { .. }))));
+    let stats = wheel.stats().await.unwrap();
+    assert_eq!((stats.scheduled, stats.totals["enqueued"]), (1500, 1500));
+    let forecast = wheel.forecast(wheel.now().await.unwrap(), Duration::from_secs(60), 120).await.unwrap();
+    assert_eq!(forecast.iter().map(|b| b.count).sum::<u64>(), 1500);
+}
+
+#[tokio::test]
+async fn a_listing_pages_through_all_shards_in_time_order() {
+    let wheel = wheel(RedisServer::shared(), 4).await;
+    let batch: Vec<_> =
+        (0..257).map(|n| deadline(&format!("o-{n:03}"), after(60_000 + (n * 37) % 300 * 60_000))).collect();
+    wheel.enqueue_batch(&batch, duewheel::deadline::OnConflict::Keep, false).await;
+    let (mut cursor, mut seen) = (None, Vec::new());
+    loop {
+        let page = wheel
+            .list(State::Scheduled, moment(0), duewheel::clock::Moment::MAX, cursor.as_ref(), 50)
+            .await
+            .unwrap();
+        for row in page.rows {
+            let duewheel::wheel::answer::Row::Live { at, entry, .. } = row else { panic!("{row:?}") };
+            seen.push((at, entry.id));
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 257);
+    assert!(seen.windows(2).all(|w| w[0] < w[1]), "in order, none twice");
+}
+
+#[tokio::test]
+async fn resharding_keeps_every_deadline() {
+    let wheel = wheel(RedisServer::shared(), 4).await;
+    let batch: Vec<_> = (0..500).map(|n| deadline(&format!("o-{n:03}"), after(n * 50_000))).collect();
+    wheel.enqueue_batch(&batch, duewheel::deadline::OnConflict::Keep, false).await;
+    wheel.cancel(&[id("o-007")]).await;
+    let wider = wheel.reshard(duewheel::shard::ShardCount::new(7).unwrap(), |_| {}).await.unwrap();
+    assert_eq!(wider.stats().await.unwrap().scheduled, 499);
+    assert_eq!(wider.inspect(&id("o-007")).await.unwrap().state, State::Ended);
+    let found = wider.verify(false).await.unwrap().findings;
+    assert!(found.is_empty(), "{found:?}");
+    assert!(
+        wheel.enqueue(&deadline("new", after(0)), duewheel::deadline::OnConflict::Keep, false).await.is_err()
+    );
+    let narrower = wider.reshard(duewheel::shard::ShardCount::new(2).unwrap(), |_| {}).await.unwrap();
+    assert_eq!(narrower.stats().await.unwrap().scheduled, 499);
+    let found = narrower.verify(false).await.unwrap().findings;
+    assert!(found.is_empty(), "{found:?}");
+    assert!(narrower.drop_wheel().await.unwrap() > 0);
+    assert_eq!(narrower.inspect(&id("o-001")).await.unwrap().state, State::Absent);
+}
