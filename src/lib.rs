@@ -20,3 +20,7 @@ pub mod wheel;
 
 // The work.
 pub mod worker;
+
+// What assembles, parses and prints.
+#[cfg(feature = "cli")]
+pub mod config;

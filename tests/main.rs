@@ -11,6 +11,7 @@
 
 mod rig;
 
+mod config;
 mod house;
 mod redis_rig;
 mod time;

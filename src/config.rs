@@ -1,0 +1,22 @@
+//! Configuration in two steps: what was given (a draft: every value with where it came from), then what it means (resolved: checked,
+//! all problems reported together). The defaults live in `config/default.toml`, which is also the manual.
+
+mod draft;
+mod environment;
+mod file;
+mod hook;
+mod resolve;
+mod secret;
+mod section;
+mod server;
+mod suggestion;
+mod wheel;
+
+pub use draft::{Draft, Given, Source, Value};
+pub use environment::Environment;
+pub use hook::HookSettings;
+pub use resolve::{Config, LogFormat, LogSettings, Shown, WheelConfig};
+pub use secret::shown_url;
+
+/// The defaults, commented: the reference manual of every key.
+pub const DEFAULT: &str = include_str!("config/default.toml");
