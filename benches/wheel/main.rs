@@ -1,0 +1,214 @@
+//! What a deadline costs, each step beside the raw floor: the same movement of data in bare Lua, without fences, generations,
+//! conflicts, slots and memory of ends. Both run against one private Redis with AOF everysec, in the same run, and after each pair
+//! the CPU that Redis itself spent per deadline is printed, since that is what limits a wheel.
+//!
+//! `cargo bench --bench wheel`; shorter, on the artefacts of the tests: `cargo bench --profile dev --bench wheel -- --quick`.
+
+#![allow(missing_docs, reason = "criterion's macros make public functions without any")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a benchmark stops at the first surprise"
+)]
+#![allow(clippy::print_stderr, reason = "Redis's share of the cost is printed beside criterion's own lines")]
+
+mod engine;
+mod floor;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use duewheel::deadline::{Cause, Deadline, DueAt, Id, OnConflict, Outcome, Payload};
+use duewheel::shard::{Shard, WheelName};
+use duewheel::wheel::{Ask, RedisSettings, Settlement, Store, What, Wheel, WheelSettings};
+use futures_util::future::join_all;
+
+use engine::{Cost, Engine};
+use floor::Floor;
+
+/// Deadlines of one iteration: 250 for each of the 16 shards, so that one shard's batch is what a busy worker claims.
+const BATCH: usize = 4_000;
+/// Deadlines lie this far ahead at most, as those of a shop with windows of half an hour do.
+const AHEAD_MS: u64 = 30 * 60 * 1000;
+/// Leases of one claim.
+const CLAIM: usize = 250;
+
+struct Bench {
+    runtime: tokio::runtime::Runtime,
+    engine: Engine,
+    wheel: Wheel,
+    floor: Floor,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let engine = Engine::start();
+        let store = Store::new(&RedisSettings::new(engine.url().into())).unwrap();
+        let wheel = Wheel::new(Arc::new(store), WheelSettings::new(WheelName::new("bench").unwrap()));
+        let floor = runtime.block_on(Floor::new(&engine.url()));
+        Self { runtime, engine, wheel, floor }
+    }
+
+    /// An empty Redis with a formatted wheel.
+    fn fresh(&self) {
+        self.engine.command(&["FLUSHALL"]);
+        self.runtime.block_on(self.wheel.format()).unwrap();
+    }
+}
+
+/// Ids of 20 bytes, never the same twice in a run.
+fn ids(count: usize) -> Vec<Id> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let first = NEXT.fetch_add(count as u64, Ordering::Relaxed);
+    (first..first + count as u64).map(|n| Id::new(&format!("order-{n:014}")).unwrap()).collect()
+}
+
+fn payload() -> Payload {
+    let text = format!(r#"{{"user_id":123456789,"note":"{}"}}"#, "x".repeat(69));
+    assert_eq!(text.len(), 100);
+    Payload::from_json(text).unwrap()
+}
+
+fn deadlines(due_at: impl Fn() -> DueAt) -> Vec<Deadline> {
+    let payload = payload();
+    let deadline = |id| Deadline {
+        id,
+        due_at: due_at(),
+        payload: payload.clone(),
+        traceparent: None,
+        cause: Cause::Due,
+    };
+    ids(BATCH).into_iter().map(deadline).collect()
+}
+
+fn some_time_ahead() -> DueAt {
+    DueAt::After(Duration::from_millis(fastrand::u64(1_000..AHEAD_MS)))
+}
+
+async fn place(wheel: &Wheel, batch: &[Deadline]) {
+    for answer in wheel.enqueue_batch(batch, OnConflict::Keep, false).await {
+        answer.unwrap().unwrap();
+    }
+}
+
+/// Claims and settles all that is due; answers how many deadlines that were.
+async fn drain(wheel: &Wheel) -> usize {
+    static NONCE: AtomicU64 = AtomicU64::new(1);
+    let shard = |shard: Shard| async move {
+        let mut closed = 0;
+        loop {
+            let ask = Ask {
+                limit: CLAIM,
+                lease: Duration::from_secs(30),
+                margin: Duration::from_secs(1),
+                worker: "bench",
+                nonce: NONCE.fetch_add(1, Ordering::Relaxed),
+                suspect: false,
+                poison_limit: 5,
+                sent: Instant::now(),
+            };
+            let leases = wheel.claim(shard, &ask).await.unwrap().leases;
+            if leases.is_empty() {
+                return closed;
+            }
+            closed += leases.len();
+            let settlements: Vec<_> = leases
+                .into_iter()
+                .map(|lease| Settlement {
+                    id: lease.id.clone(),
+                    fence: lease.fence,
+                    what: What::End { outcome: Outcome::Closed, lease: Box::new(lease) },
+                })
+                .collect();
+            wheel.settle(shard, &settlements).await.unwrap();
+        }
+    };
+    join_all(wheel.shards().all().map(shard)).await.into_iter().sum()
+}
+
+/// Runs `step` on `iterations` batches that `prepare` makes, and counts only the step: its time, and Redis's.
+fn measure<T>(
+    bench: &Bench,
+    cost: &mut Cost,
+    iterations: u64,
+    prepare: impl Fn() -> T,
+    step: impl AsyncFn(T),
+) -> Duration {
+    let mut total = Duration::ZERO;
+    for n in 0..iterations {
+        // A quarter of a million entries is what a wheel of this kind may hold; more would measure something else.
+        if n % 64 == 0 {
+            bench.fresh();
+        }
+        let batch = prepare();
+        let before = bench.engine.cost();
+        let began = Instant::now();
+        bench.runtime.block_on(step(batch));
+        total += began.elapsed();
+        cost.add(bench.engine.cost() - before, BATCH as u64);
+    }
+    total
+}
+
+fn wheel(criterion: &mut Criterion) {
+    let bench = Bench::new();
+    let [mut placed, mut placed_raw, mut drained, mut drained_raw] = [Cost::default(); 4];
+
+    let mut group = criterion.benchmark_group("enqueue");
+    group.throughput(Throughput::Elements(BATCH as u64));
+    group.bench_function(BenchmarkId::new("duewheel", BATCH), |b| {
+        b.iter_custom(|n| {
+            let prepare = || deadlines(some_time_ahead);
+            measure(&bench, &mut placed, n, prepare, async |batch: Vec<Deadline>| {
+                place(&bench.wheel, &batch).await
+            })
+        });
+    });
+    group.bench_function(BenchmarkId::new("floor", BATCH), |b| {
+        b.iter_custom(|n| {
+            let prepare = || bench.floor.entries(ids(BATCH), &payload(), AHEAD_MS);
+            measure(&bench, &mut placed_raw, n, prepare, async |batch| bench.floor.place(&batch).await)
+        });
+    });
+    group.finish();
+
+    let mut group = criterion.benchmark_group("claim+settle");
+    group.throughput(Throughput::Elements(BATCH as u64));
+    group.bench_function(BenchmarkId::new("duewheel", BATCH), |b| {
+        b.iter_custom(|n| {
+            let prepare =
+                || bench.runtime.block_on(place(&bench.wheel, &deadlines(|| DueAt::After(Duration::ZERO))));
+            measure(&bench, &mut drained, n, prepare, async |()| assert_eq!(drain(&bench.wheel).await, BATCH))
+        });
+    });
+    group.bench_function(BenchmarkId::new("floor", BATCH), |b| {
+        b.iter_custom(|n| {
+            let prepare =
+                || bench.runtime.block_on(bench.floor.place(&bench.floor.entries(ids(BATCH), &payload(), 0)));
+            measure(&bench, &mut drained_raw, n, prepare, async |()| {
+                assert_eq!(bench.floor.drain(CLAIM).await, BATCH)
+            })
+        });
+    });
+    group.finish();
+
+    eprintln!(
+        "\nRedis's own time per deadline (scripts by commandstats, all by the CPU clock of its main thread):"
+    );
+    for (name, ours, raw) in [("enqueue", placed, placed_raw), ("claim+settle", drained, drained_raw)] {
+        eprintln!("  {name:<13} duewheel {ours}, floor {raw}, {}", ours.times(raw));
+    }
+    // Steps that were not run (a filter) have no share in a whole life.
+    if [placed, placed_raw, drained, drained_raw].iter().all(Cost::is_known) {
+        let (ours, raw) = (placed.and(drained), placed_raw.and(drained_raw));
+        eprintln!("  {:<13} duewheel {ours}, floor {raw}, {}", "whole life", ours.times(raw));
+    }
+}
+
+criterion_group!(benches, wheel);
+criterion_main!(benches);
