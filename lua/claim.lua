@@ -1,5 +1,6 @@
 -- claim: reaps expired leases, then leases the oldest due deadlines to one worker.
--- ARGV 8 limit (1 to 500) | 9 lease us | 10 worker | 11 nonce | 12 may take a suspect 0|1 | 13 poison limit
+-- ARGV 8 limit (1 to 500) | 9 lease us | 10 worker | 11 nonce | 12 may take a suspect 0|1 | 13 poison limit |
+--   14 late ms: take only what is at least so late (0 for the shard's preferred worker)
 -- Returns {now us, next look ms, fence us, state, reaped, alone 0|1, then id, body, live for each}
 --   state: 'running', 'paused' or 'tripped' (nothing is leased then; expired leases are still reaped).
 -- A suspect is an id that lost a lease before: it is leased alone, by a worker that holds no other suspect, so that a crash names the
@@ -8,8 +9,8 @@ local refusal, meta = open('fence', 'paused', 'tripped', 'claim:' .. tostring(AR
 if refusal then return refusal end
 local limit, lease_us = whole(ARGV[FIRST], 500), whole(ARGV[FIRST + 1], 864e8)
 local worker, nonce, may_suspect = ARGV[FIRST + 2], ARGV[FIRST + 3], ARGV[FIRST + 4] == '1'
-local poison = whole(ARGV[FIRST + 5], 1000000)
-if not limit or limit == 0 or not lease_us or lease_us == 0 or not poison or #ARGV ~= FIRST + 5 then
+local poison, late = whole(ARGV[FIRST + 5], 1000000), whole(ARGV[FIRST + 6], 3600000)
+if not limit or limit == 0 or not lease_us or lease_us == 0 or not poison or not late or #ARGV ~= FIRST + 6 then
   return redis.error_reply('BADCALL claim')
 end
 local any_live = touch()
@@ -45,10 +46,12 @@ if state ~= 'running' then
   return answer
 end
 
+local horizon = now - late
+
 -- Walk the started slots by start. Candidates are {score, id, slot}; oldest first once sorted.
-local started = call('ZRANGEBYSCORE', SLOTS, '-inf', now, 'LIMIT', 0, limit + 8, 'WITHSCORES')
+local started = call('ZRANGEBYSCORE', SLOTS, '-inf', horizon, 'LIMIT', 0, limit + 8, 'WITHSCORES')
 local found, sorted, walked, moving, suspects_left = {}, true, {}, false, false
-local last_score, cutoff = -1, now -- nothing later than the cutoff can be among the oldest `limit`
+local last_score, cutoff = -1, horizon -- nothing later than the cutoff can be among the oldest `limit`
 for i = 1, #started, 2 do
   local member, start = started[i], tonumber(started[i + 1])
   if start > cutoff then break end
@@ -161,14 +164,14 @@ else
       else
         head = tonumber(head)
         -- A head that is due but was left is a suspect that waits for its turn, or the start of a batch that ended at one.
-        if head <= now and suspects_left then head = now + 20 end
-        next_look = math.min(next_look, head)
+        if head <= horizon and suspects_left then head = horizon + 20 end
+        next_look = math.min(next_look, head + late)
       end
     end
   end
   if moving then next_look = math.min(next_look, now + 100) end
-  local coming = call('ZRANGEBYSCORE', SLOTS, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  if coming then next_look = math.min(next_look, tonumber(coming)) end
+  local coming = call('ZRANGEBYSCORE', SLOTS, '(' .. format('%.0f', horizon), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  if coming then next_look = math.min(next_look, tonumber(coming) + late) end
   -- Started slots beyond those walked hold more.
   if #started == 2 * (limit + 8) then next_look = now end
 end

@@ -46,9 +46,35 @@ pub struct Lease {
     pub note: Option<Note>,
     /// Until when, on this process's monotonic clock, the lease may be trusted (margin already taken off).
     pub trusted_until: Instant,
+    /// Redis's clock, as the claim saw it.
+    pub redis_clock: RedisClock,
+}
+
+/// A reading of Redis's clock, tied to this process's monotonic one.
+#[derive(Debug, Clone, Copy)]
+pub struct RedisClock {
+    /// Microseconds since the epoch, by Redis.
+    pub us: u64,
+    /// When the question was sent: the true reading is this or a little later, so that lateness is never flattered.
+    pub at: Instant,
+}
+
+impl RedisClock {
+    /// What Redis's clock shows at `instant`, in microseconds; too high by at most the way of the question.
+    pub fn us_at(&self, instant: Instant) -> u64 {
+        let since = instant.saturating_duration_since(self.at);
+        self.us.saturating_add(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+    }
 }
 
 impl Lease {
+    /// How late this is at `instant`, in microseconds of Redis's clock; negative when it is before `due_at` (a manual close).
+    pub fn lateness_us(&self, instant: Instant) -> i64 {
+        let now = i64::try_from(self.redis_clock.us_at(instant)).unwrap_or(i64::MAX);
+        let due = i64::try_from(self.due_at.as_millis().saturating_mul(1000)).unwrap_or(i64::MAX);
+        now - due
+    }
+
     /// What is left of the trust window; zero when the result must be dropped.
     pub fn trust_left(&self) -> Duration {
         self.trusted_until.saturating_duration_since(Instant::now())

@@ -7,7 +7,7 @@ use super::{MAX_BATCH, Wheel, body, reply, script};
 use crate::clock::Moment;
 use crate::deadline::{Cause, Id, Outcome, Stage};
 use crate::error::Result;
-use crate::lease::{Fence, Lease};
+use crate::lease::{Fence, Lease, RedisClock};
 use crate::shard::Shard;
 
 /// What a worker asks of a shard.
@@ -27,6 +27,8 @@ pub struct Ask<'a> {
     pub suspect: bool,
     /// Leases lost alone before an id is buried.
     pub poison_limit: u32,
+    /// Take only what is at least so late: zero for the shard's preferred worker, more for one that would steal.
+    pub late: Duration,
     /// When the claim was first sent; a repeat counts its trust from here too.
     pub sent: Instant,
 }
@@ -109,7 +111,7 @@ impl Wheel {
         let value = self
             .call(&script::CLAIM, shard, |cmd| {
                 cmd.arg(ask.limit.clamp(1, MAX_BATCH)).arg(micros(ask.lease)).arg(ask.worker).arg(ask.nonce);
-                cmd.arg(u8::from(ask.suspect)).arg(ask.poison_limit);
+                cmd.arg(u8::from(ask.suspect)).arg(ask.poison_limit).arg(ask.late.as_millis().to_string());
             })
             .await?;
         let mut reply = reply::Reply::array("claim", value)?;
@@ -123,14 +125,19 @@ impl Wheel {
         };
         let reaped = reply.u64()?;
         let alone = reply.u64()? == 1;
-        let trusted_until = ask.sent + ask.lease.saturating_sub(ask.margin);
+        let grant = Grant {
+            fence,
+            trusted_until: ask.sent + ask.lease.saturating_sub(ask.margin),
+            now_us,
+            sent: ask.sent,
+        };
         let mut leases = Vec::with_capacity(reply.len() / 3);
         let mut foreign = Vec::new();
         while reply.len() >= 3 {
             let (id, stored, live) = (reply.bytes()?, reply.bytes()?, reply.bytes()?);
             match (Id::from_bytes(&id), body::decode_header(&stored)) {
                 (Ok(id), Some(header)) => {
-                    leases.push(lease_of(id, &header, &stored, &live, fence, trusted_until));
+                    leases.push(grant.lease(id, &header, &stored, &live));
                 }
                 (Err(e), _) => foreign.push((id, e.to_string())),
                 (_, None) => foreign.push((id, "unreadable header".to_owned())),
@@ -219,28 +226,32 @@ impl Wheel {
     }
 }
 
-fn lease_of(
-    id: Id,
-    header: &body::Header,
-    stored: &[u8],
-    live: &[u8],
+/// What all leases of one claim have in common.
+struct Grant {
     fence: Fence,
     trusted_until: Instant,
-) -> Lease {
-    let (payload, traceparent) = body::decode_body(stored);
-    let live = body::Live::decode(live);
-    Lease {
-        id,
-        due_at: header.due_at,
-        generation: header.generation,
-        stage: header.stage,
-        cause: if live.note.is_some() { Cause::Manual } else { header.cause },
-        attempt: live.attempts.saturating_add(1),
-        fence,
-        payload,
-        traceparent,
-        note: live.note,
-        trusted_until,
+    now_us: u64,
+    sent: Instant,
+}
+
+impl Grant {
+    fn lease(&self, id: Id, header: &body::Header, stored: &[u8], live: &[u8]) -> Lease {
+        let (payload, traceparent) = body::decode_body(stored);
+        let live = body::Live::decode(live);
+        Lease {
+            id,
+            due_at: header.due_at,
+            generation: header.generation,
+            stage: header.stage,
+            cause: if live.note.is_some() { Cause::Manual } else { header.cause },
+            attempt: live.attempts.saturating_add(1),
+            fence: self.fence,
+            payload,
+            traceparent,
+            note: live.note,
+            trusted_until: self.trusted_until,
+            redis_clock: RedisClock { us: self.now_us, at: self.sent },
+        }
     }
 }
 

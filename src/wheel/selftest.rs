@@ -110,6 +110,7 @@ impl Wheel {
             nonce,
             suspect: true,
             poison_limit: 5,
+            late: Duration::ZERO,
             sent: Instant::now(),
         };
         Ok(self.claim(Shard(0), &ask).await?.leases)

@@ -61,6 +61,7 @@ pub fn ask(nonce: u64) -> Ask<'static> {
         nonce,
         suspect: true,
         poison_limit: 5,
+        late: Duration::ZERO,
         sent: Instant::now(),
     }
 }
