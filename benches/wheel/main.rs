@@ -110,6 +110,7 @@ async fn drain(wheel: &Wheel) -> usize {
                 nonce: NONCE.fetch_add(1, Ordering::Relaxed),
                 suspect: false,
                 poison_limit: 5,
+                late: std::time::Duration::ZERO,
                 sent: Instant::now(),
             };
             let leases = wheel.claim(shard, &ask).await.unwrap().leases;
