@@ -14,5 +14,6 @@ mod rig;
 mod config;
 mod house;
 mod redis_rig;
+mod rights;
 mod time;
 mod wheel;

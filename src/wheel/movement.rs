@@ -123,7 +123,8 @@ impl Wheel {
         }
     }
 
-    async fn pause_shards(&self, word: &str, note: &str) -> Result<(u64, u64)> {
+    /// Pauses or resumes the shards, and remembers nothing for the wheel.
+    pub(super) async fn pause_shards(&self, word: &str, note: &str) -> Result<(u64, u64)> {
         let (mut written, mut failure): (u64, Option<Error>) = (0, None);
         for shard in self.shards().all() {
             let outcome = self
