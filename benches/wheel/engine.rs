@@ -1,7 +1,7 @@
 //! A private Redis for a benchmark, and what it has spent.
 
 use std::fmt;
-use std::ops::Sub;
+use std::ops::{Add, Div, Sub};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -66,9 +66,8 @@ impl Engine {
             usec.and_then(|n| n.parse().ok()).unwrap_or(0.0)
         };
         Cost {
-            script_us: script_us("evalsha") + script_us("eval"),
-            cpu_us: (seconds("used_cpu_user_main_thread") + seconds("used_cpu_sys_main_thread")) * 1e6,
-            deadlines: 0,
+            scripts: script_us("evalsha") + script_us("eval"),
+            all: (seconds("used_cpu_user_main_thread") + seconds("used_cpu_sys_main_thread")) * 1e6,
         }
     }
 }
@@ -80,37 +79,29 @@ impl Drop for Engine {
     }
 }
 
-/// Redis's time, and for how many deadlines.
-#[derive(Debug, Clone, Copy, Default)]
+/// Redis's time, in microseconds.
+#[derive(Debug, Clone, Copy)]
 pub struct Cost {
-    script_us: f64,
-    cpu_us: f64,
-    deadlines: u64,
+    /// In scripts, what they call included.
+    scripts: f64,
+    /// Of the main thread in all: reading, parsing, answering and the AOF besides.
+    all: f64,
 }
 
 impl Cost {
-    pub fn add(&mut self, spent: Self, deadlines: u64) {
-        self.script_us += spent.script_us;
-        self.cpu_us += spent.cpu_us;
-        self.deadlines += deadlines;
+    /// The share of one of `count`.
+    pub fn per(self, count: usize) -> Self {
+        Self { scripts: self.scripts / count as f64, all: self.all / count as f64 }
     }
 
-    pub fn is_known(&self) -> bool {
-        self.deadlines > 0
-    }
-
-    /// One deadline's cost of this step and another, one after the other.
-    pub fn and(self, next: Self) -> Self {
-        let per = |cost: Self| (cost.script_us / cost.deadlines as f64, cost.cpu_us / cost.deadlines as f64);
-        let ((script_a, cpu_a), (script_b, cpu_b)) = (per(self), per(next));
-        Self { script_us: script_a + script_b, cpu_us: cpu_a + cpu_b, deadlines: 1 }
-    }
-
-    /// How much more this is than `floor`, as text.
-    pub fn times(self, floor: Self) -> String {
-        let ratio = |ours: f64, raw: f64| (ours / self.deadlines as f64) / (raw / floor.deadlines as f64);
-        let (scripts, all) = (ratio(self.script_us, floor.script_us), ratio(self.cpu_us, floor.cpu_us));
-        format!("{scripts:.2} x the scripts, {all:.2} x all")
+    /// The median of each part.
+    pub fn median(rounds: Vec<Self>) -> Self {
+        let middle = |part: fn(&Self) -> f64| {
+            let mut parts: Vec<f64> = rounds.iter().map(part).collect();
+            parts.sort_by(f64::total_cmp);
+            parts[parts.len() / 2]
+        };
+        Self { scripts: middle(|c| c.scripts), all: middle(|c| c.all) }
     }
 }
 
@@ -118,13 +109,28 @@ impl Sub for Cost {
     type Output = Self;
 
     fn sub(self, before: Self) -> Self {
-        Self { script_us: self.script_us - before.script_us, cpu_us: self.cpu_us - before.cpu_us, ..self }
+        Self { scripts: self.scripts - before.scripts, all: self.all - before.all }
+    }
+}
+
+impl Add for Cost {
+    type Output = Self;
+
+    fn add(self, next: Self) -> Self {
+        Self { scripts: self.scripts + next.scripts, all: self.all + next.all }
+    }
+}
+
+impl Div for Cost {
+    type Output = Self;
+
+    fn div(self, floor: Self) -> Self {
+        Self { scripts: self.scripts / floor.scripts, all: self.all / floor.all }
     }
 }
 
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let deadlines = self.deadlines as f64;
-        write!(f, "{:.2} us scripts / {:.2} us all", self.script_us / deadlines, self.cpu_us / deadlines)
+        write!(f, "{:5.2} / {:5.2}", self.scripts, self.all)
     }
 }

@@ -32,7 +32,7 @@ redis.call('ZREM', KEYS[1], unpack(ARGV))
 return redis.call('HDEL', KEYS[2], unpack(ARGV))";
 
 /// One shard's part of a batch: (score, id, body) each.
-type Entries = Vec<(u64, String, Vec<u8>)>;
+pub type Entries = Vec<(u64, String, Vec<u8>)>;
 
 pub struct Floor {
     connection: MultiplexedConnection,
