@@ -7,7 +7,7 @@ use crate::error::Invalid;
 
 /// An order's id: 1 to 200 bytes of UTF-8 without control characters, kept exactly as given (nothing is trimmed or folded).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Id(Box<str>);
+pub struct Id(std::sync::Arc<str>);
 
 impl Id {
     /// The longest id, in bytes.

@@ -1,41 +1,173 @@
 //! The fleet: claims due deadlines, hands them to the hook, settles the verdicts.
+//!
+//! One worker serves one wheel. For every shard there is a [`poller`] that sleeps until the shard's next moment and claims, and a
+//! [`settler`] that writes verdicts in batches; between them the [`executor`] calls the hook. Beside them small services keep leases
+//! alive ([`heartbeat`]), say who is there ([`roster`]), forget what is old ([`janitor`]) and prove that Redis still lets us work
+//! ([`sentry`]). All of them are passes that answer "when next?", driven by the one loop in [`service`].
 
-use std::time::Duration;
+mod alarm;
+mod executor;
+pub mod failpoint;
+mod heartbeat;
+mod janitor;
+mod poller;
+mod roster;
+mod sentry;
+pub mod service;
+mod settings;
+mod settler;
+mod tally;
+mod verdict;
 
-use crate::retry::RetryPolicy;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// How one worker serves one wheel.
-#[derive(Debug, Clone)]
-pub struct WorkerSettings {
-    /// Leases in work at once, over all shards of the wheel.
-    pub concurrency: usize,
-    /// Leases a claim takes at most (1 to 500).
-    pub claim_batch: usize,
-    /// How long a lease lasts; must exceed the hook's timeout by `lease_margin`.
-    pub lease: Duration,
-    /// Taken off the lease on the worker's own clock before it is trusted no more.
-    pub lease_margin: Duration,
-    /// The longest sleep between two looks at a shard.
-    pub poll_interval: Duration,
-    /// On SIGTERM: how long work in hand may go on before it is given back.
-    pub grace: Duration,
-    /// What is retried how often.
-    pub retry: RetryPolicy,
-    /// The wait for an order whose table has a later close time than the wheel, when the table gives no moment.
-    pub not_due_wait: Duration,
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use settings::WorkerSettings;
+pub use tally::{Tally, TallySnapshot};
+
+use crate::error::{Error, Result};
+use crate::hook::Hook;
+use crate::shard::Shard;
+use crate::wheel::Wheel;
+use alarm::Alarm;
+use executor::Executor;
+use heartbeat::Leases;
+use roster::Preference;
+use sentry::Gate;
+
+/// One worker of the fleet: a wheel, a hook, and how to bring them together.
+pub struct Worker {
+    wheel: Wheel,
+    hook: Arc<dyn Hook>,
+    settings: WorkerSettings,
+    tally: Arc<Tally>,
+    token: String,
 }
 
-impl Default for WorkerSettings {
-    fn default() -> Self {
-        Self {
-            concurrency: 512,
-            claim_batch: 200,
-            lease: Duration::from_secs(30),
-            lease_margin: Duration::from_secs(1),
-            poll_interval: Duration::from_millis(250),
-            grace: Duration::from_secs(25),
-            retry: RetryPolicy::default(),
-            not_due_wait: Duration::from_secs(1),
+/// How a worker's run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drained {
+    /// Whether every lease in hand was settled or given back within the grace.
+    pub clean: bool,
+    /// Leases that were still in work when the grace ran out; they end by themselves and come back.
+    pub left: usize,
+    /// What the worker did.
+    pub tally: TallySnapshot,
+}
+
+impl Worker {
+    /// A worker; refuses settings under which a lease could end while its hook is rightly at work.
+    pub fn new(wheel: Wheel, hook: Arc<dyn Hook>, settings: WorkerSettings) -> Result<Self> {
+        let needed = hook.timeout() + settings.lease_margin;
+        if settings.lease <= needed {
+            return Err(Error::Config(vec![format!(
+                "wheel {}: lease {:?} must exceed the hook's timeout {:?} plus lease_margin {:?}",
+                wheel.name(),
+                settings.lease,
+                hook.timeout(),
+                settings.lease_margin
+            )]));
         }
+        // Random for each start: two processes of one configured name must never keep each other's leases alive.
+        let token = uuid::Uuid::new_v4().simple().to_string();
+        Ok(Self { wheel, hook, settings, tally: Arc::new(Tally::default()), token })
+    }
+
+    /// What the worker does, while it does it.
+    pub fn tally(&self) -> Arc<Tally> {
+        self.tally.clone()
+    }
+
+    /// The worker's random name.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Works until `stop` is cancelled, then drains: no new claim, work in hand may finish within the grace, what was not begun is
+    /// given back.
+    ///
+    /// Redis being away never ends it; a pass that fails is tried again, at most a few seconds later.
+    pub async fn run(&self, stop: CancellationToken) -> Drained {
+        let shards: Vec<Shard> = self.wheel.shards().all().collect();
+        let permits = Arc::new(Semaphore::new(self.settings.concurrency));
+        let leases = Arc::new(Leases::default());
+        let gate = Arc::new(Gate::default());
+        let preference = Arc::new(Preference::new(&self.token, shards.len()));
+        let alarm = Alarm::start();
+        // Background services outlive the drain: a lease in hand must still be renewed and settled while it is finished.
+        let services = TaskTracker::new();
+        let (end, kill) = (CancellationToken::new(), CancellationToken::new());
+
+        let mut settlers = Vec::with_capacity(shards.len());
+        for &shard in &shards {
+            // Bounded by the permits: a lease that holds one is in the channel at most once.
+            let (sender, receiver) = mpsc::unbounded_channel();
+            settlers.push(sender);
+            let settler = settler::Settler::new(self.wheel.clone(), shard, receiver, self.tally.clone());
+            services.spawn(settler.run(kill.clone()));
+        }
+        let executor = Arc::new(Executor::new(
+            self.wheel.clone(),
+            self.hook.clone(),
+            self.settings.clone(),
+            leases.clone(),
+            settlers,
+            self.tally.clone(),
+        ));
+        let wheel = || self.wheel.clone();
+        let sentry = sentry::Sentry::new(wheel(), self.token.clone(), gate.clone());
+        services.spawn(service::drive(sentry, end.clone()));
+        let beat =
+            heartbeat::Heartbeat::new(wheel(), leases.clone(), self.settings.lease, self.tally.clone());
+        services.spawn(service::drive(beat, end.clone()));
+        let record = roster::record(&self.token);
+        let roster = roster::Roster::new(wheel(), record, preference.clone(), leases.clone(), stop.clone());
+        services.spawn(service::drive(roster, end.clone()));
+        let janitor = janitor::Janitor::new(wheel(), self.tally.clone());
+        services.spawn(service::drive(janitor, end.clone()));
+
+        let pollers = TaskTracker::new();
+        for &shard in &shards {
+            let poller = poller::Poller::new(poller::Parts {
+                wheel: wheel(),
+                shard,
+                settings: self.settings.clone(),
+                worker: self.token.clone(),
+                permits: permits.clone(),
+                executor: executor.clone(),
+                gate: gate.clone(),
+                preference: preference.clone(),
+                tally: self.tally.clone(),
+                alarm: alarm.clone(),
+                stop: stop.clone(),
+            });
+            pollers.spawn(poller.run());
+        }
+
+        stop.cancelled().await;
+        tracing::info!(wheel = %self.wheel.name(), in_hand = leases.count(), "draining");
+        pollers.close();
+        let deadline = Instant::now() + self.settings.grace;
+        let drained = tokio::time::timeout(self.settings.grace, async {
+            pollers.wait().await;
+            executor.idle().await;
+            // Every permit back means every verdict settled.
+            let all = u32::try_from(self.settings.concurrency).unwrap_or(u32::MAX);
+            drop(permits.acquire_many(all).await);
+        })
+        .await;
+        let left = leases.count();
+        end.cancel();
+        kill.cancel();
+        services.close();
+        let rest = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(200));
+        let farewell = rest.min(Duration::from_secs(2));
+        drop(tokio::time::timeout(farewell, services.wait()).await);
+        drop(tokio::time::timeout(farewell, self.wheel.leave(&self.token)).await);
+        Drained { clean: drained.is_ok() && left == 0, left, tally: self.tally.snapshot() }
     }
 }

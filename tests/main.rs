@@ -12,6 +12,7 @@
 mod rig;
 
 mod config;
+mod fleet;
 mod house;
 mod redis_rig;
 mod rights;

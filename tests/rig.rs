@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "the rig offers more than one promise area needs")]
 
 pub mod cluster;
+pub mod hook;
 pub mod proxy;
 pub mod redis;
 mod resp;

@@ -16,7 +16,7 @@ fn end(lease: &duewheel::lease::Lease, outcome: Outcome) -> Settlement {
     Settlement {
         id: lease.id.clone(),
         fence: lease.fence,
-        what: What::End { outcome, lease: Box::new(lease.clone()) },
+        what: What::End { outcome, lease: std::sync::Arc::new(lease.clone()) },
     }
 }
 

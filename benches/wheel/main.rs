@@ -136,7 +136,7 @@ async fn drain(wheel: &Wheel) -> usize {
                 .map(|lease| Settlement {
                     id: lease.id.clone(),
                     fence: lease.fence,
-                    what: What::End { outcome: Outcome::Closed, lease: Box::new(lease) },
+                    what: What::End { outcome: Outcome::Closed, lease: std::sync::Arc::new(lease) },
                 })
                 .collect();
             wheel.settle(shard, &settlements).await.unwrap();

@@ -47,9 +47,11 @@ pub(super) fn resolve_worker(section: &mut Section<'_>) -> WorkerSettings {
         lease: section.duration("lease", 100 * MS..=HOUR),
         lease_margin: section.duration("lease_margin", MS..=10 * MINUTE),
         poll_interval: section.duration("poll_interval", MS..=MINUTE),
+        steal_after: section.duration("steal_after", MS..=MINUTE),
         grace: section.duration("grace", Duration::ZERO..=HOUR),
         retry,
         not_due_wait: section.duration("not_due_wait", 10 * MS..=HOUR),
+        gone_grace: section.duration("gone_grace", Duration::ZERO..=24 * HOUR),
     }
 }
 

@@ -80,7 +80,7 @@ pub enum What {
         /// Closed or skipped.
         outcome: Outcome,
         /// The lease it ended under; its facts are remembered.
-        lease: Box<Lease>,
+        lease: std::sync::Arc<Lease>,
     },
     /// Try again after this wait; the attempt counts.
     Retry(Duration),

@@ -64,7 +64,7 @@ impl Wheel {
         self.close(&c, &note).await?.ok();
         let claimed = self.claim_scratch(1).await?;
         self.settle_scratch(&claimed, |lease| match lease.id.as_str() {
-            "a" => What::End { outcome: Outcome::Closed, lease: Box::new(lease.clone()) },
+            "a" => What::End { outcome: Outcome::Closed, lease: std::sync::Arc::new(lease.clone()) },
             "b" => What::Bury("selftest".to_owned()),
             _ => What::Retry(Duration::ZERO),
         })

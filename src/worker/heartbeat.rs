@@ -1,0 +1,149 @@
+//! Leases in hand, and the heartbeat that makes them last: when a third of a lease is over, it is extended by a third, so that a slow
+//! hook of a living worker is never overtaken.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::service::Service;
+use super::tally::{Tally, add};
+use crate::deadline::Id;
+use crate::error::Result;
+use crate::lease::{Fence, Lease};
+use crate::shard::Shard;
+use crate::wheel::{Renewed, Wheel};
+
+/// The batches in hand, by number.
+#[derive(Debug, Default)]
+pub struct Leases {
+    batches: Mutex<HashMap<u64, Arc<Batch>>>,
+    numbers: AtomicU64,
+}
+
+/// Leases of one claim that go through the hook together.
+#[derive(Debug)]
+pub struct Batch {
+    number: u64,
+    shard: Shard,
+    count: usize,
+    held: Mutex<Held>,
+}
+
+/// What renewals change.
+#[derive(Debug)]
+struct Held {
+    /// Current fence of each lease; `None` once it is known to be lost.
+    fences: Vec<(Id, Option<Fence>)>,
+    trusted_until: Instant,
+    renew_at: Instant,
+}
+
+impl Leases {
+    /// Takes a batch in hand.
+    pub fn take(&self, shard: Shard, leases: &[Lease], lease: Duration) -> Arc<Batch> {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let held = Held {
+            fences: leases.iter().map(|lease| (lease.id.clone(), Some(lease.fence))).collect(),
+            trusted_until: leases.first().map_or(now, |lease| lease.trusted_until),
+            renew_at: leases.first().map_or(now, |lease| lease.redis_clock.at) + lease / 3,
+        };
+        let batch = Arc::new(Batch { number, shard, count: leases.len(), held: Mutex::new(held) });
+        self.lock().insert(number, batch.clone());
+        batch
+    }
+
+    /// Lets a batch go: its verdicts are settled, or dropped.
+    pub fn release(&self, batch: &Batch) {
+        self.lock().remove(&batch.number);
+    }
+
+    /// Leases in hand.
+    pub fn count(&self) -> usize {
+        self.lock().values().map(|batch| batch.count).sum()
+    }
+
+    fn due(&self, now: Instant) -> Vec<Arc<Batch>> {
+        self.lock().values().filter(|batch| batch.lock().renew_at <= now).cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Batch>>> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Batch {
+    /// The current fence of the lease at that place in the batch; `None` where it was lost or can be trusted no more.
+    pub fn fence(&self, at: usize, now: Instant) -> Option<Fence> {
+        let held = self.lock();
+        if now >= held.trusted_until {
+            return None;
+        }
+        held.fences.get(at).and_then(|(_, fence)| *fence)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Renews what a third of has passed.
+pub struct Heartbeat {
+    wheel: Wheel,
+    leases: Arc<Leases>,
+    lease: Duration,
+    tally: Arc<Tally>,
+}
+
+impl Heartbeat {
+    pub fn new(wheel: Wheel, leases: Arc<Leases>, lease: Duration, tally: Arc<Tally>) -> Self {
+        Self { wheel, leases, lease, tally }
+    }
+
+    async fn renew(&self, batch: &Batch, extension: Duration) -> Result<()> {
+        let asked: Vec<(usize, Id, Fence)> = {
+            let held = batch.lock();
+            if Instant::now() >= held.trusted_until {
+                return Ok(());
+            }
+            (0..)
+                .zip(&held.fences)
+                .filter_map(|(at, (id, fence))| Some((at, id.clone(), (*fence)?)))
+                .collect()
+        };
+        let pairs: Vec<(Id, Fence)> = asked.iter().map(|(_, id, fence)| (id.clone(), *fence)).collect();
+        // A lost answer leaves the old fences standing; asking the same again is answered with the same new ones.
+        let answers = self.wheel.renew(batch.shard, &pairs, extension).await?;
+        let mut held = batch.lock();
+        for ((at, _, _), answer) in asked.iter().zip(&answers) {
+            if let Some((_, fence)) = held.fences.get_mut(*at) {
+                *fence = match answer {
+                    Renewed::Until(fence) => Some(*fence),
+                    // Settled meanwhile, or lost: either way nothing may be written with it.
+                    Renewed::Stale => None,
+                };
+            }
+        }
+        add(&self.tally.renewed, answers.iter().filter(|answer| **answer != Renewed::Stale).count());
+        held.trusted_until += extension;
+        held.renew_at += extension;
+        Ok(())
+    }
+}
+
+impl Service for Heartbeat {
+    const NAME: &'static str = "heartbeat";
+
+    async fn pass(&mut self) -> Result<Duration> {
+        let extension = self.lease / 3;
+        let mut failure = None;
+        for batch in self.leases.due(Instant::now()) {
+            if let Err(e) = self.renew(&batch, extension).await {
+                failure = Some(e);
+            }
+        }
+        // Looks four times in a third, so that a lost answer leaves room for several more tries before the trust ends.
+        failure.map_or(Ok(self.lease / 12), Err)
+    }
+}

@@ -1,0 +1,190 @@
+//! The poller of a shard: sleeps until the shard's next moment, claims what is due, hands it to the executor. It never asks for more
+//! than there are free permits, and no failure ends it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::alarm::Alarm;
+use super::executor::Executor;
+use super::roster::Preference;
+use super::sentry::Gate;
+use super::service::Pause;
+use super::settings::WorkerSettings;
+use super::tally::{Tally, add};
+use crate::error::{Error, StoreKind};
+use crate::shard::Shard;
+use crate::wheel::{Ask, Claimed, ShardState, Wheel};
+
+/// Calls in a row that found the hook unavailable, after which claiming slows to a trickle: asking again is enough to notice that it
+/// is back, and moving a whole backlog through a dead hook helps nobody.
+const TRICKLE_STREAK: u32 = 4;
+
+/// What a poller works with.
+pub struct Parts {
+    pub wheel: Wheel,
+    pub shard: Shard,
+    pub settings: WorkerSettings,
+    pub worker: String,
+    pub permits: Arc<Semaphore>,
+    pub executor: Arc<Executor>,
+    pub gate: Arc<Gate>,
+    pub preference: Arc<Preference>,
+    pub tally: Arc<Tally>,
+    pub alarm: Alarm,
+    pub stop: CancellationToken,
+}
+
+/// Claims from one shard.
+pub struct Poller {
+    parts: Parts,
+    nonce: u64,
+    /// One suspect at a time in the whole process; held by whoever has one in hand.
+    suspect: Arc<Semaphore>,
+}
+
+/// One suspect at a time in a process: see lua/claim.lua.
+fn suspect_turn() -> Arc<Semaphore> {
+    use std::sync::LazyLock;
+    static TURN: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(1)));
+    TURN.clone()
+}
+
+impl Poller {
+    pub fn new(parts: Parts) -> Self {
+        Self { parts, nonce: fastrand::u64(1..u64::MAX / 2), suspect: suspect_turn() }
+    }
+
+    /// Polls until the stop; claims of the last moment are given back.
+    pub async fn run(mut self) {
+        let stop = self.parts.stop.clone();
+        let mut pause = Pause::default();
+        while !stop.is_cancelled() {
+            let ready = async {
+                self.parts.gate.opened().await;
+                self.permits().await
+            };
+            let permits = tokio::select! {
+                () = stop.cancelled() => return,
+                permits = ready => permits,
+            };
+            let Some(permits) = permits else { return };
+            // The claim itself is never cut off: its answer may hold leases, and those must be given back.
+            let next_look = match self.claim(permits, &mut pause).await {
+                Some(at) => at,
+                None => continue,
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.parts.alarm.sleep_until(next_look) => {}
+            }
+        }
+    }
+
+    /// At least one permit, and no more than half of what is free, so that shards that come at once share.
+    async fn permits(&self) -> Option<OwnedSemaphorePermit> {
+        let permits = &self.parts.permits;
+        let mut held = permits.clone().acquire_owned().await.ok()?;
+        if self.parts.executor.streak() >= TRICKLE_STREAK {
+            return Some(held);
+        }
+        let more = (permits.available_permits() / 2).min(self.parts.settings.claim_batch.saturating_sub(1));
+        if let Ok(others) = permits.clone().try_acquire_many_owned(u32::try_from(more).unwrap_or(0)) {
+            held.merge(others);
+        }
+        Some(held)
+    }
+
+    /// One claim; when to look again, or `None` for at once.
+    async fn claim(&mut self, permits: OwnedSemaphorePermit, pause: &mut Pause) -> Option<Instant> {
+        self.nonce += 1;
+        let mut suspect_permit = self.suspect.clone().try_acquire_owned().ok();
+        let sent = Instant::now();
+        let outcome = self.ask(permits.num_permits(), suspect_permit.is_some(), sent).await;
+        let claimed = match outcome {
+            Ok(claimed) => claimed,
+            Err(e) => {
+                add(&self.parts.tally.claim_failures, 1);
+                let wait = pause.next();
+                if pause.worth_saying() {
+                    let (wheel, shard) = (self.parts.wheel.name(), self.parts.shard);
+                    tracing::warn!(%wheel, %shard, error = %e, retry_in = ?wait, "claim failed");
+                }
+                return Some(Instant::now() + wait);
+            }
+        };
+        pause.reset();
+        let received = Instant::now();
+        add(&self.parts.tally.claims, 1);
+        add(&self.parts.tally.reaped, usize::try_from(claimed.reaped).unwrap_or(0));
+        if !claimed.alone {
+            suspect_permit = None;
+        }
+        let next_look = self.next_look(&claimed, received);
+        self.hand_on(claimed, permits, suspect_permit);
+        next_look
+    }
+
+    /// Asks, and asks once more with the same nonce where the answer was lost: the same leases come back, counted from the first send.
+    async fn ask(&self, limit: usize, suspect: bool, sent: Instant) -> crate::error::Result<Claimed> {
+        let parts = &self.parts;
+        let settings = &parts.settings;
+        let preferred = parts.preference.prefers(parts.shard);
+        let ask = Ask {
+            limit,
+            lease: settings.lease,
+            margin: settings.lease_margin,
+            worker: &parts.worker,
+            nonce: self.nonce,
+            suspect,
+            poison_limit: settings.retry.poison_limit,
+            late: if preferred { Duration::ZERO } else { settings.steal_after },
+            sent,
+        };
+        match parts.wheel.claim(parts.shard, &ask).await {
+            Err(Error::Store { kind: StoreKind::Unknown, .. }) => parts.wheel.claim(parts.shard, &ask).await,
+            other => other,
+        }
+    }
+
+    fn hand_on(
+        &self,
+        claimed: Claimed,
+        mut permits: OwnedSemaphorePermit,
+        suspect: Option<OwnedSemaphorePermit>,
+    ) {
+        let parts = &self.parts;
+        let count = claimed.leases.len();
+        if count == 0 {
+            return;
+        }
+        add(&parts.tally.claimed, count);
+        // A repeated claim may bring more than was asked for now; the surplus runs on the permits that are there.
+        let own = permits.split(count.min(permits.num_permits()));
+        drop(permits);
+        let Some(own) = own else { return };
+        if parts.stop.is_cancelled() {
+            parts.executor.give_back(parts.shard, claimed.leases, own);
+        } else {
+            parts.executor.execute(parts.shard, claimed.leases, own, suspect.map(Arc::new));
+        }
+    }
+
+    /// The moment to look again, on this process's clock, never later than the poll interval (with jitter); `None` for at once.
+    fn next_look(&self, claimed: &Claimed, received: Instant) -> Option<Instant> {
+        let settings = &self.parts.settings;
+        let ceiling = received + settings.poll_interval.mul_f64(0.75 + fastrand::f64() * 0.25);
+        if self.parts.executor.streak() >= TRICKLE_STREAK || claimed.state != ShardState::Running {
+            return Some(ceiling);
+        }
+        let Some(next) = claimed.next_look else { return Some(ceiling) };
+        // Redis's clock stood at now_us no later than when the answer came; counting from there is never early.
+        let ahead_us = next.as_millis().saturating_mul(1000).saturating_sub(claimed.now_us);
+        if ahead_us == 0 {
+            return None;
+        }
+        Some(ceiling.min(received + Duration::from_micros(ahead_us)))
+    }
+}

@@ -1,0 +1,154 @@
+//! The roster: who serves the wheel, and which shards each one prefers. Rendezvous hashing gives every shard to one living worker;
+//! the others take from it only what is late, so a wrong roster costs some lateness and nothing else.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::heartbeat::Leases;
+use super::service::Service;
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::shard::Shard;
+use crate::wheel::{Wheel, WorkerRecord};
+
+/// A worker says that it lives this often.
+const BEAT: Duration = Duration::from_secs(1);
+/// A worker that was not heard of for so long is gone.
+const GONE: Duration = Duration::from_secs(4);
+
+/// Which shards this worker prefers.
+#[derive(Debug)]
+pub struct Preference {
+    token: String,
+    /// All of them until others are known: alone is the safe assumption.
+    mine: Vec<AtomicBool>,
+    workers: Mutex<Vec<String>>,
+}
+
+impl Preference {
+    pub fn new(token: &str, shards: usize) -> Self {
+        let mine = (0..shards).map(|_| AtomicBool::new(true)).collect();
+        Self { token: token.to_owned(), mine, workers: Mutex::default() }
+    }
+
+    /// Whether this worker is the preferred one of the shard.
+    pub fn prefers(&self, shard: Shard) -> bool {
+        self.mine.get(usize::from(shard.0)).is_none_or(|mine| mine.load(Ordering::Relaxed))
+    }
+
+    fn update(&self, workers: Vec<String>) {
+        let mut known = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known == workers {
+            return;
+        }
+        for (shard, mine) in (0_u16..).zip(&self.mine) {
+            mine.store(
+                preferred(&workers, shard).is_none_or(|token| *token == self.token),
+                Ordering::Relaxed,
+            );
+        }
+        *known = workers;
+    }
+}
+
+/// The worker with the highest weight for a shard.
+fn preferred(workers: &[String], shard: u16) -> Option<&String> {
+    workers.iter().max_by_key(|token| weight(token, shard))
+}
+
+/// FNV-1a with a final mix: spread is all that is asked of it.
+fn weight(token: &str, shard: u16) -> u64 {
+    let bytes = token.bytes().chain(shard.to_be_bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 33)
+}
+
+/// This process, as it presents itself.
+pub fn record(token: &str) -> WorkerRecord {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
+    WorkerRecord {
+        token: token.to_owned(),
+        host: host.map(|name| name.trim().to_owned()).unwrap_or_default(),
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_ms: Moment::host_now().as_millis(),
+        in_flight: 0,
+        draining: false,
+    }
+}
+
+/// Announces this worker and learns of the others.
+pub struct Roster {
+    wheel: Wheel,
+    record: WorkerRecord,
+    preference: Arc<Preference>,
+    leases: Arc<Leases>,
+    stop: CancellationToken,
+    passes: u64,
+}
+
+impl Roster {
+    pub fn new(
+        wheel: Wheel,
+        record: WorkerRecord,
+        preference: Arc<Preference>,
+        leases: Arc<Leases>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { wheel, record, preference, leases, stop, passes: 0 }
+    }
+}
+
+impl Service for Roster {
+    const NAME: &'static str = "roster";
+
+    async fn pass(&mut self) -> Result<Duration> {
+        self.record.in_flight = self.leases.count() as u64;
+        self.record.draining = self.stop.is_cancelled();
+        let presence = self.wheel.announce(&self.record, GONE).await?;
+        let able = presence
+            .workers
+            .into_iter()
+            .filter(|worker| !worker.draining)
+            .map(|worker| worker.token)
+            .collect();
+        self.preference.update(able);
+        if self.passes.is_multiple_of(10) {
+            self.wheel.reassert_pause().await?;
+        }
+        self.passes += 1;
+        Ok(BEAT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shard_has_one_preferred_worker_and_a_leaver_moves_only_its_own() {
+        let three: Vec<String> = ["a1", "b2", "c3"].map(String::from).to_vec();
+        let two: Vec<String> = ["a1", "c3"].map(String::from).to_vec();
+        let mut counts = std::collections::HashMap::new();
+        for shard in 0..256 {
+            let before = preferred(&three, shard).unwrap();
+            *counts.entry(before.clone()).or_insert(0) += 1;
+            if before != "b2" {
+                assert_eq!(preferred(&two, shard).unwrap(), before);
+            }
+        }
+        assert!(counts.values().all(|count| *count > 50), "{counts:?}");
+    }
+
+    #[test]
+    fn a_worker_that_knows_of_no_other_prefers_all() {
+        let preference = Preference::new("a1", 4);
+        assert!((0..4).all(|shard| preference.prefers(Shard(shard))));
+    }
+}

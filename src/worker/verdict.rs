@@ -1,0 +1,39 @@
+//! From the hook's verdict to what becomes of the deadline: the table of docs/protocol.md as one match.
+
+use std::time::Duration;
+
+use super::settings::WorkerSettings;
+use crate::deadline::Outcome;
+use crate::hook::Verdict;
+use crate::lease::Lease;
+use crate::wheel::What;
+
+/// The longest wait for a hook that cannot be asked: after it comes back, no order waits longer than this.
+const UNAVAILABLE_CAP: Duration = Duration::from_secs(60);
+
+/// What becomes of a lease. `streak` is how many calls in a row found the hook unavailable, this one included.
+pub fn what_of(verdict: Verdict, lease: Lease, settings: &WorkerSettings, streak: u32) -> What {
+    let policy = &settings.retry;
+    match verdict {
+        Verdict::Closed => What::End { outcome: Outcome::Closed, lease: std::sync::Arc::new(lease) },
+        Verdict::Skipped { .. } => What::End { outcome: Outcome::Skipped, lease: std::sync::Arc::new(lease) },
+        Verdict::NotDue { until: Some(until) } => What::Until(until),
+        Verdict::NotDue { until: None } => What::Wait(settings.not_due_wait),
+        Verdict::Unavailable { retry_after, .. } => {
+            let own = policy.backoff.wait_after(streak.max(1)).min(UNAVAILABLE_CAP);
+            What::Wait(retry_after.map_or(own, |asked| asked.max(own)))
+        }
+        Verdict::Failed { reason } if lease.attempt >= policy.max_attempts => What::Bury(reason),
+        Verdict::Failed { .. } => What::Retry(policy.backoff.wait_after(lease.attempt)),
+        Verdict::Rejected { reason } => What::Bury(reason),
+        Verdict::Gone { reason } => {
+            // The row may be committed a moment after the enqueue.
+            let age_us = lease.redis_clock.us.saturating_sub(lease.generation.0);
+            if Duration::from_micros(age_us) < settings.gone_grace {
+                What::Wait(settings.not_due_wait)
+            } else {
+                What::Bury(reason)
+            }
+        }
+    }
+}

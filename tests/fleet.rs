@@ -1,0 +1,224 @@
+//! The fleet, in process: what is due is closed once, on time, whatever the hook says and whoever else works.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duewheel::deadline::{DueAt, OnConflict, State};
+use duewheel::hook::Verdict;
+use duewheel::retry::{Backoff, RetryPolicy};
+use duewheel::wheel::Wheel;
+use duewheel::worker::{Drained, Worker, WorkerSettings};
+use tokio_util::sync::CancellationToken;
+
+use crate::rig::eventually;
+use crate::rig::hook::Recorder;
+use crate::rig::redis::{RedisOptions, RedisServer};
+use crate::rig::wheel::{after, deadline, enqueue, id, moment, wheel};
+
+struct Running {
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<Drained>,
+}
+
+impl Running {
+    async fn drain(self) -> Drained {
+        self.stop.cancel();
+        self.task.await.unwrap()
+    }
+}
+
+fn start(wheel: &Wheel, hook: &Arc<Recorder>, settings: WorkerSettings) -> Running {
+    let worker = Worker::new(wheel.clone(), hook.clone(), settings).unwrap();
+    let stop = CancellationToken::new();
+    let given = stop.clone();
+    Running { stop, task: tokio::spawn(async move { worker.run(given).await }) }
+}
+
+fn quick() -> WorkerSettings {
+    let backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(200), 0.2).unwrap();
+    WorkerSettings {
+        lease: Duration::from_secs(3),
+        lease_margin: Duration::from_millis(200),
+        grace: Duration::from_secs(5),
+        retry: RetryPolicy { backoff, max_attempts: 3, poison_limit: 5 },
+        gone_grace: Duration::from_millis(50),
+        not_due_wait: Duration::from_millis(50),
+        ..WorkerSettings::default()
+    }
+}
+
+async fn enqueue_many(wheel: &Wheel, count: usize, due: impl Fn(usize) -> DueAt) {
+    let batch: Vec<_> = (0..count).map(|n| deadline(&format!("o-{n:06}"), due(n))).collect();
+    for answer in wheel.enqueue_batch(&batch, OnConflict::Keep, false).await {
+        answer.unwrap().unwrap();
+    }
+}
+
+async fn all_ended(wheel: &Wheel, count: u64) {
+    eventually(Duration::from_secs(30), || async {
+        let stats = wheel.stats().await.ok()?;
+        (stats.totals.get("closed").copied().unwrap_or(0) >= count && stats.leased == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_thousand_due_at_once_are_each_closed_once_by_two_workers() {
+    let wheel = wheel(RedisServer::shared(), 16).await;
+    enqueue_many(&wheel, 20_000, |n| DueAt::Moment(moment(1_772_337_600_000 + n as u64))).await;
+    let hook = Arc::new(Recorder::closing());
+    let (a, b) = (start(&wheel, &hook, quick()), start(&wheel, &hook, quick()));
+    all_ended(&wheel, 20_000).await;
+    let (a, b) = (a.drain().await, b.drain().await);
+    assert!(a.clean && b.clean, "{a:?} {b:?}");
+    assert_eq!(a.tally.closed + b.tally.closed, 20_000);
+    let calls = hook.calls.lock().unwrap();
+    let distinct: HashSet<_> = calls.iter().map(|call| &call.id).collect();
+    assert_eq!((calls.len(), distinct.len()), (20_000, 20_000));
+    drop(calls);
+    assert!(wheel.verify(false).await.unwrap().findings.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_fires_early_and_a_quiet_wheel_is_on_time() {
+    let server = RedisServer::start(RedisOptions::default());
+    let wheel = wheel(&server, 8).await;
+    let hook = Arc::new(Recorder::closing());
+    let worker = start(&wheel, &hook, quick());
+    enqueue_many(&wheel, 1000, |n| after(500 + 2 * n as u64)).await;
+    all_ended(&wheel, 1000).await;
+    worker.drain().await;
+    let calls = hook.calls.lock().unwrap();
+    let mut late: Vec<_> = calls.iter().map(|call| call.lateness_us).collect();
+    late.sort_unstable();
+    assert!(late[0] >= 0, "early by {} us", -late[0]);
+    // A debug build beside other tests: the promise of docs/benchmarks.md is measured apart; here no head may wait for the poll.
+    assert!(late[500] < 20_000, "p50 {} us", late[500]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_verdict_ends_where_the_table_says() {
+    let wheel = wheel(RedisServer::shared(), 4).await;
+    let hook = Arc::new(Recorder::new(|lease| {
+        let reason = "as scripted".to_owned();
+        match lease.id.as_str().split('-').next().unwrap() {
+            "paid" => Verdict::Skipped { state: "paid".into() },
+            "later" if lease.attempt == 1 && lease.redis_clock.us / 1000 < lease.due_at.as_millis() + 300 => {
+                Verdict::NotDue { until: Some(lease.due_at.plus(Duration::from_millis(300))) }
+            }
+            "down" if lease.redis_clock.us / 1000 < lease.due_at.as_millis() + 400 => {
+                Verdict::Unavailable { reason, retry_after: None }
+            }
+            "fails" => Verdict::Failed { reason },
+            "flaky" if lease.attempt < 3 => Verdict::Failed { reason },
+            "rejected" => Verdict::Rejected { reason },
+            "gone" => Verdict::Gone { reason },
+            _ => Verdict::Closed,
+        }
+    }));
+    let names = ["plain-1", "paid-1", "later-1", "down-1", "fails-1", "flaky-1", "rejected-1", "gone-1"];
+    for name in names {
+        enqueue(&wheel, name, after(0)).await.unwrap();
+    }
+    let worker = start(&wheel, &hook, quick());
+    let state = |name: &'static str| {
+        let wheel = wheel.clone();
+        async move { wheel.inspect(&id(name)).await.unwrap() }
+    };
+    eventually(Duration::from_secs(20), || async {
+        let stats = wheel.stats().await.unwrap();
+        (stats.dead == 3 && stats.scheduled == 0 && stats.leased == 0).then_some(())
+    })
+    .await;
+    let drained = worker.drain().await;
+    for name in ["plain-1", "later-1", "down-1", "flaky-1", "paid-1"] {
+        assert_eq!(state(name).await.state, State::Ended, "{name}");
+    }
+    for name in ["fails-1", "rejected-1", "gone-1"] {
+        let seen = state(name).await;
+        assert_eq!((seen.state, seen.death.unwrap().1.as_str()), (State::Dead, "as scripted"), "{name}");
+    }
+    let attempts = |name: &str| hook.of(name).iter().map(|call| call.attempt).collect::<Vec<_>>();
+    assert_eq!(attempts("fails-1"), [1, 2, 3]);
+    assert_eq!(attempts("flaky-1"), [1, 2, 3]);
+    assert_eq!(attempts("rejected-1"), [1]);
+    assert!(
+        attempts("down-1").len() > 1 && attempts("down-1").iter().all(|attempt| *attempt == 1),
+        "never counted"
+    );
+    assert!(hook.of("later-1").len() == 2, "asked again at the table's own time");
+    assert_eq!(drained.tally.skipped, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_hook_keeps_its_lease_and_is_called_once() {
+    let wheel = wheel(RedisServer::shared(), 2).await;
+    let hook = Arc::new(Recorder::closing().taking(Duration::from_secs(2)));
+    // The hook's timeout and the margin fit the lease; the lease is renewed all the same while the hook works.
+    let settings = WorkerSettings { lease: Duration::from_millis(2500), ..quick() };
+    enqueue_many(&wheel, 20, |_| after(0)).await;
+    let (a, b) = (start(&wheel, &hook, settings.clone()), start(&wheel, &hook, settings));
+    all_ended(&wheel, 20).await;
+    let renewed = a.drain().await.tally.renewed + b.drain().await.tally.renewed;
+    assert_eq!(hook.count(), 20);
+    assert!(renewed >= 20, "renewed {renewed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_in_the_hook_hurts_only_its_own_order() {
+    let wheel = wheel(RedisServer::shared(), 4).await;
+    let hook = Arc::new(
+        Recorder::new(|lease| {
+            assert!(lease.id.as_str() != "o-000007", "scripted");
+            Verdict::Closed
+        })
+        .one_by_one(),
+    );
+    enqueue_many(&wheel, 50, |_| after(0)).await;
+    let worker = start(&wheel, &hook, quick());
+    eventually(Duration::from_secs(20), || async { (wheel.stats().await.ok()?.dead == 1).then_some(()) })
+        .await;
+    all_ended(&wheel, 49).await;
+    assert!(worker.drain().await.clean);
+    let reason = wheel.inspect(&id("o-000007")).await.unwrap().death.unwrap().1;
+    assert!(reason.starts_with("hook panicked"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_finishes_work_in_hand_and_claims_no_more() {
+    let wheel = wheel(RedisServer::shared(), 2).await;
+    let hook = Arc::new(Recorder::closing().taking(Duration::from_millis(300)).one_by_one());
+    enqueue_many(&wheel, 400, |_| after(0)).await;
+    let settings = WorkerSettings { concurrency: 50, ..quick() };
+    let worker = start(&wheel, &hook, settings);
+    eventually(Duration::from_secs(5), || async { (hook.count() >= 50).then_some(()) }).await;
+    let drained = worker.drain().await;
+    assert!(drained.clean, "{drained:?}");
+    assert_eq!(drained.tally.closed as usize, hook.count(), "every call was settled");
+    let stats = wheel.stats().await.unwrap();
+    assert_eq!((stats.leased, stats.scheduled), (0, 400 - drained.tally.closed));
+    assert_eq!(stats.totals["retried"], 0, "no attempt was counted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wheel_whose_redis_was_emptied_goes_on_by_itself() {
+    let server = RedisServer::start(RedisOptions::default());
+    let wheel = wheel(&server, 4).await;
+    let hook = Arc::new(Recorder::closing());
+    let worker = start(&wheel, &hook, quick());
+    enqueue(&wheel, "before", after(0)).await.unwrap();
+    eventually(Duration::from_secs(5), || async { (hook.count() == 1).then_some(()) }).await;
+    server.command::<()>(&["FLUSHALL"]);
+    enqueue(&wheel, "after", after(200)).await.unwrap();
+    eventually(Duration::from_secs(5), || async { (!hook.of("after").is_empty()).then_some(()) }).await;
+    assert!(worker.drain().await.clean);
+}
+
+#[tokio::test]
+async fn a_lease_that_could_end_under_the_hook_is_refused() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    let hook = Arc::new(Recorder::closing().taking(Duration::from_secs(10)));
+    let refused = Worker::new(wheel, hook, quick()).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("lease 3s must exceed the hook's timeout"), "{refused}");
+}
