@@ -107,7 +107,7 @@ impl Poller {
             Ok(claimed) => claimed,
             Err(e) => {
                 add(&self.parts.tally.claim_failures, 1);
-                let wait = pause.next();
+                let wait = pause.lengthen();
                 if pause.worth_saying() {
                     let (wheel, shard) = (self.parts.wheel.name(), self.parts.shard);
                     tracing::warn!(%wheel, %shard, error = %e, retry_in = ?wait, "claim failed");

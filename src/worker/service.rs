@@ -33,7 +33,7 @@ pub async fn drive<S: Service>(mut service: S, end: CancellationToken) {
                 wait
             }
             Err(e) => {
-                let wait = pause.next();
+                let wait = pause.lengthen();
                 tracing::warn!(service = S::NAME, error = %e, retry_in = ?wait, "pass failed");
                 wait
             }
@@ -53,7 +53,7 @@ pub struct Pause {
 
 impl Pause {
     /// The next pause.
-    pub fn next(&mut self) -> Duration {
+    pub fn lengthen(&mut self) -> Duration {
         let nominal = Duration::from_millis(50).saturating_mul(1 << self.failures.min(10)).min(MAX_PAUSE);
         self.failures = self.failures.saturating_add(1);
         nominal.mul_f64(0.75 + fastrand::f64() * 0.5)
@@ -109,7 +109,7 @@ mod tests {
     fn the_pause_is_capped() {
         let mut pause = Pause::default();
         for _ in 0..100 {
-            assert!(pause.next() <= MAX_PAUSE.mul_f64(1.25));
+            assert!(pause.lengthen() <= MAX_PAUSE.mul_f64(1.25));
         }
     }
 }

@@ -91,7 +91,7 @@ impl Settler {
                 }
                 Err(e) => {
                     add(&self.tally.settle_failures, 1);
-                    let wait = pause.next();
+                    let wait = pause.lengthen();
                     if pause.worth_saying() {
                         tracing::warn!(wheel = %self.wheel.name(), shard = %self.shard, error = %e, "settle failed; repeating it");
                     }
