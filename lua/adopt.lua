@@ -1,6 +1,6 @@
 -- adopt: takes deadlines over as they are: import, reshard.
 -- ARGV 8 count (1 to 100), then for each: state scheduled|dead|ended | id | at ms (next_at, time of death) | body or ended record | live | reason
--- A leased deadline is adopted as scheduled. An id that has a body already is left alone.
+-- A leased deadline is adopted as scheduled. An id that has a body already is left alone, and so is the second of one id.
 -- Returns one character for each: 1 adopted, 0 was there. O(count log slot size); refused while memory is full.
 local refusal, meta = open('generation')
 if refusal then return refusal end
@@ -16,16 +16,17 @@ for i = 1, n do
 end
 touch()
 local bodies, past = call('HMGET', BODIES, unpack(ids)), call('HMGET', ENDED, unpack(ids))
-local marks, plan, writes, adopted, highest = {}, new_plan(), {}, 0, tonumber(meta[5] or 0)
+local marks, plan, writes, adopted, highest, seen = {}, new_plan(), {}, 0, tonumber(meta[5] or 0), {}
 for i = 1, n do
   local at = FIRST - 5 + 6 * i
   local state, id, moment, body, lives, reason = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
   marks[i] = '1'
   if state == 'ended' then
     if past[i] then marks[i] = '0' else writes[#writes + 1] = function() call('HSET', ENDED, id, body) end end
-  elseif bodies[i] then
+  elseif bodies[i] or seen[id] then
     marks[i] = '0'
   else
+    seen[id] = true
     adopted = adopted + 1
     local cause, _, stage, generation, due_at, _, holds, held = header_of(body)
     highest = math.max(highest, generation)

@@ -30,8 +30,8 @@ for i = 1, n do
       writes[#writes + 1] = function() call('HSET', LIVE, id, live(attempts, losses, flags .. 'c', note)) end
     end
   elseif bodies[i] and (dead[i] or not only_dead) then
-    if not cause and not dead[i] then return redis.error_reply('BADHEADER a stored header cannot be read') end
-    if not dead[i] then
+    -- Where the header cannot be read its slot is not known either; the claim that finds the place drops it.
+    if cause and not dead[i] then
       if not in_slot(level, next_at, id) then return redis.error_reply(TRYAGAIN) end
       slots[#slots + 1] = { level, next_at, id }
     end

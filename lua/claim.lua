@@ -13,11 +13,12 @@ local poison, late = whole(ARGV[FIRST + 5], 1000000), whole(ARGV[FIRST + 6], 360
 if not limit or limit == 0 or not lease_us or lease_us == 0 or not poison or not late or #ARGV ~= FIRST + 6 then
   return redis.error_reply('BADCALL claim')
 end
+local MOST_BYTES = 4194304 -- of bodies in one answer, whatever the limit: an answer is one buffer here, in Redis and in the worker
 local any_live = touch()
 
 -- Reap: back to the slot that the header names, due as before; not a failed attempt.
 local reaped = reap(limit, poison, any_live)
-if reaped > 0 then any_live = 1 end
+any_live = any_live + reaped -- each has a loss to its name now
 local state = (meta[7] and 'tripped') or (meta[6] and 'paused') or 'running'
 local answer = { now_us, now, 0, state, reaped, 0 }
 
@@ -47,39 +48,51 @@ if state ~= 'running' then
 end
 
 local horizon = now - late
+-- A worker that holds a suspect looks past as many others as there can be.
+local window = may_suspect and limit or math.min(limit + any_live, 1000)
 
--- Walk the started slots by start. Candidates are {score, id, slot}; oldest first once sorted.
-local started = call('ZRANGEBYSCORE', SLOTS, '-inf', horizon, 'LIMIT', 0, limit + 8, 'WITHSCORES')
+local function older(a, b) return a[1] < b[1] or (a[1] == b[1] and a[4] < b[4]) end
+
+-- Walk the started slots by start. Candidates are {score, id, slot, turn}; oldest first once sorted, and those of one slot and moment in
+-- the slot's own order, because they are removed by rank.
 local found, sorted, walked, moving, suspects_left = {}, true, {}, false, false
-local last_score, cutoff = -1, horizon -- nothing later than the cutoff can be among the oldest `limit`
-for i = 1, #started, 2 do
-  local member, start = started[i], tonumber(started[i + 1])
-  if start > cutoff then break end
-  local key = SLOT_PREFIX .. member
-  local due = call('ZRANGEBYSCORE', key, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, limit)
-  local slot = { member = member, key = key, taken = 0, due = #due / 2, over = start + width_of(member) - 1 <= cutoff }
-  walked[#walked + 1] = slot
-  for j = 1, #due, 2 do
-    local score = tonumber(due[j + 1])
-    if score < last_score then sorted = false end
-    last_score = score
-    found[#found + 1] = { score, due[j], slot }
+local last_score, cutoff = -1, horizon -- nothing later than the cutoff can be among the oldest of the window
+local page, offset, enough = limit + 8, 0, false
+repeat
+  local started = call('ZRANGEBYSCORE', SLOTS, '-inf', cutoff, 'LIMIT', offset, page, 'WITHSCORES')
+  for i = 1, #started, 2 do
+    local member, start = started[i], tonumber(started[i + 1])
+    if start > cutoff then enough = true break end
+    local key = SLOT_PREFIX .. member
+    local due = call('ZRANGEBYSCORE', key, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, window)
+    local slot = { member = member, key = key, taken = 0, due = #due / 2, over = start + width_of(member) - 1 <= cutoff }
+    walked[#walked + 1] = slot
+    for j = 1, #due, 2 do
+      local score = tonumber(due[j + 1])
+      if score < last_score then sorted = false end
+      last_score = score
+      local turn = #found + 1
+      found[turn] = { score, due[j], slot, turn }
+    end
+    -- Slots of one level come sorted; where levels mix, sorting waits until it pays.
+    if #found >= window and (sorted or #found >= 2 * window) then
+      if not sorted then table.sort(found, older) end
+      for j = #found, window + 1, -1 do found[j] = nil end
+      sorted, cutoff = true, found[window][1]
+      last_score = cutoff
+    end
   end
-  -- Slots of one level come sorted; where levels mix, sorting waits until it pays.
-  if #found >= limit and (sorted or #found >= 2 * limit) then
-    if not sorted then table.sort(found, function(a, b) return a[1] < b[1] end) end
-    for j = #found, limit + 1, -1 do found[j] = nil end
-    sorted, cutoff = true, found[limit][1]
-    last_score = cutoff
-  end
-end
-if not sorted then table.sort(found, function(a, b) return a[1] < b[1] end) end
+  offset = offset + page
+  if #started < 2 * page then enough = true end
+until enough or offset >= 4000 -- so many slots only where most are moving, or their keys were deleted by hand
+if not sorted then table.sort(found, older) end
 
 -- Choose: up to the first suspect; a suspect alone, if this worker may; past suspects, if it may not.
 local ids, taken, alone = {}, {}, 0
-for i = 1, math.min(#found, limit) do ids[i] = found[i][2] end
+for i = 1, math.min(#found, window) do ids[i] = found[i][2] end
 local lives = (any_live > 0 and #ids > 0) and call('HMGET', LIVE, unpack(ids)) or nil
 for i = 1, #ids do
+  if #taken == limit then break end
   local suspect = false
   if lives and lives[i] then
     local _, losses = live_of(lives[i])
@@ -97,6 +110,7 @@ for i = 1, #ids do
 end
 
 local next_look
+local full = alone == 1 or #taken >= limit
 if #taken > 0 then
   ids = {}
   for k = 1, #taken do ids[k] = found[taken[k]][2] end
@@ -104,9 +118,11 @@ if #taken > 0 then
   local fence = math.max(tonumber(meta[5] or 0) + 2, now_us + lease_us)
   fence = fence + fence % 2
   local fence_text = format('%.0f', fence)
-  local leases, corrupt = {}, {}
+  local leases, corrupt, bytes = {}, {}, 0
   for k = 1, #ids do
     local id, body, slot = ids[k], bodies[k], found[taken[k]][3]
+    bytes = bytes + (body and #body or 0)
+    if bytes > MOST_BYTES and k > 1 then full = true break end
     slot.taken = slot.taken + 1
     slot[slot.taken] = id
     if header_of(body) then
@@ -127,8 +143,7 @@ if #taken > 0 then
   end
   for k = 1, #corrupt do
     local id, body, score = corrupt[k][1], corrupt[k][2], corrupt[k][3]
-    bury(id, body and 'unreadable header' or 'body missing')
-    if not body then call('HSET', BODIES, id, header(3, 0, 0, now_us, score, score, 0, 0)) end
+    set_aside(id, body, score)
   end
   for k = 1, #walked do
     local slot = walked[k]
@@ -138,7 +153,7 @@ if #taken > 0 then
       else
         call('ZREMRANGEBYRANK', slot.key, 0, slot.taken - 1)
       end
-      if slot.over and slot.due == slot.taken and slot.due < limit then
+      if slot.over and slot.due == slot.taken and slot.due < window then
         call('ZREM', SLOTS, slot.member)
         slot.gone = true
       end
@@ -147,7 +162,7 @@ if #taken > 0 then
 end
 
 -- When to look again: at once after a full batch, else at the earliest of the heads, the next slot's start, the next lease end.
-if #taken >= limit or alone == 1 then
+if full then
   next_look = now
   for k = 1, #walked do
     local slot = walked[k]
@@ -172,8 +187,7 @@ else
   if moving then next_look = math.min(next_look, now + 100) end
   local coming = call('ZRANGEBYSCORE', SLOTS, '(' .. format('%.0f', horizon), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   if coming then next_look = math.min(next_look, tonumber(coming) + late) end
-  -- Started slots beyond those walked hold more.
-  if #started == 2 * (limit + 8) then next_look = now end
+  if not enough then next_look = math.min(next_look, now + 100) end
 end
 if next_look == math.huge then next_look = 0 end
 answer[2] = next_look

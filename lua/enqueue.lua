@@ -2,12 +2,13 @@
 -- ARGV 8 on conflict: keep|replace|later|earlier | 9 force over ended 0|1 | 10 cause number | 11 count (1 to 500), then for each, ids distinct:
 --   id | due_at ms, or +ms after now | body (MessagePack)
 -- Returns {now us, generation us, answer...}: 1 new, or {word, due_at ms, generation us, ended record}
---   exists|conflict|replaced|resurrected|leased|dead|ended.
+--   exists|conflict|replaced|resurrected|leased|dead|ended. An id whose stored header cannot be read is buried: dead.
 -- O(count log slot size); refused while memory is full.
 local refusal, meta = open('generation')
 if refusal then return refusal end
 local on_conflict, force, cause, n = ARGV[FIRST], ARGV[FIRST + 1] == '1', whole(ARGV[FIRST + 2], 255), whole(ARGV[FIRST + 3], 500)
-if not cause or not n or n == 0 or #ARGV ~= FIRST + 3 + 3 * n then return redis.error_reply('BADCALL enqueue') end
+local KNOWN = { keep = true, replace = true, later = true, earlier = true }
+if not KNOWN[on_conflict] or not cause or not n or n == 0 or #ARGV ~= FIRST + 3 + 3 * n then return redis.error_reply('BADCALL enqueue') end
 local ids, dues = {}, {}
 for i = 1, n do
   local at = FIRST + 1 + 3 * i
@@ -28,23 +29,25 @@ local past = any_ended > 0 and call('HMGET', ENDED, unpack(ids)) or {}
 local generation = math.max(tonumber(meta[5] or 0) + 1, now_us)
 
 local answers, plan, bodies, moved_out, events, fresh = { now_us, generation }, new_plan(), {}, {}, {}, 0
+local new_lives, unreadable = {}, {}
 for i = 1, n do
   local id, due, body = ids[i], dues[i], stored[i]
   local answer, place = 1, true
   if body then
     local was_cause, level, _, was_generation, was_due, next_at = header_of(body)
     place = false
-    if not was_cause then return redis.error_reply('BADHEADER a stored header cannot be read') end
     if call('ZSCORE', LEASES, id) then
-      answer = { 'leased', was_due, was_generation }
+      answer = { 'leased', was_due or 0, was_generation or 0 }
     elseif call('ZSCORE', DEAD, id) then
-      answer = { 'dead', was_due, was_generation }
+      answer = { 'dead', was_due or 0, was_generation or 0 }
+    elseif not was_cause then
+      answer, unreadable[#unreadable + 1] = { 'dead', 0, 0 }, id
     elseif not in_slot(level, next_at, id) then
       return redis.error_reply(TRYAGAIN)
     elseif was_due == due and on_conflict ~= 'replace' then
       answer = { 'exists', was_due, was_generation }
     elseif on_conflict == 'replace' or (on_conflict == 'later' and due > was_due) or (on_conflict == 'earlier' and due < was_due) then
-      answer, place = { 'replaced', due, generation }, true
+      answer, place, new_lives[#new_lives + 1] = { 'replaced', due, generation }, true, id
       local new_level = level_of(due)
       if member_of(new_level, due) ~= member_of(level, next_at) then moved_out[#moved_out + 1] = { level, next_at, id } end
     else
@@ -69,16 +72,16 @@ for i = 1, n do
   end
   answers[i + 2] = answer
 end
-if #bodies == 0 then return answers end
+if #bodies == 0 and #unreadable == 0 then return answers end
 if plan_moved(plan) then return redis.error_reply(TRYAGAIN) end
 
 -- Places before bodies: a body without a place would answer `exists` and never fire; a place without a body is seen and buried.
 plan_write(plan)
+for i = 1, #unreadable do set_aside(unreadable[i], true) end
+if #bodies == 0 then return answers end
 call('HSET', BODIES, unpack(bodies))
-for i = 1, #moved_out do
-  leave_slot(unpack(moved_out[i]))
-  call('HDEL', LIVE, moved_out[i][3])
-end
+if #new_lives > 0 then call('HDEL', LIVE, unpack(new_lives)) end
+for i = 1, #moved_out do leave_slot(unpack(moved_out[i])) end
 call('HSET', META, 'generation', format('%.0f', generation))
 count('enqueued', fresh)
 tell(events)

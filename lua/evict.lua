@@ -10,9 +10,16 @@ local marks, evicted = {}, 0
 for i = 1, n do
   local id, was = ARGV[FIRST - 1 + 2 * i], ARGV[FIRST + 2 * i]
   marks[i] = '0'
-  if call('HGET', BODIES, id) == was and not call('ZSCORE', LEASES, id) then
-    local cause, level, _, _, _, next_at = header_of(was)
-    if call('ZREM', DEAD, id) == 1 then call('HDEL', REASONS, id) elseif cause then leave_slot(level, next_at, id) end
+  local cause, level, _, _, _, next_at = header_of(was)
+  local dead = call('ZSCORE', DEAD, id)
+  local placed = dead or (cause and in_slot(level, next_at, id)) -- else its slot is moving, or a scan must mend it first
+  if call('HGET', BODIES, id) == was and placed and not call('ZSCORE', LEASES, id) then
+    if dead then
+      call('ZREM', DEAD, id)
+      call('HDEL', REASONS, id)
+    else
+      leave_slot(level, next_at, id)
+    end
     call('HDEL', BODIES, id)
     call('HDEL', LIVE, id)
     marks[i], evicted = '1', evicted + 1

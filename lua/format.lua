@@ -1,7 +1,11 @@
 -- format: gives a shard its meta record. Idempotent; refuses another layout.
 -- ARGV: none of its own.
 -- Returns 1 when the shard was new, 0 when it was there already. O(1).
-if #KEYS ~= 9 then return redis.error_reply('BADCALL keys') end
+if not keys_of_one_shard() then return redis.error_reply('BADCALL keys') end
+for i = 1, 3 do
+  local number = whole(ARGV[i], 1000000)
+  if not number or number == 0 then return redis.error_reply('BADCALL format') end
+end
 local meta = redis.call('HMGET', KEYS[1], 'layout', 'shards', 'width')
 if meta[1] then
   if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] or meta[3] ~= ARGV[3] then

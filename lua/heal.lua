@@ -28,15 +28,12 @@ elseif kind == 'place_without_body' then
   if body or place == 'dead' then
     if body then return 0 end
     call('HSET', BODIES, id, header(3, 0, 0, now_us, now, now, 0, 0))
-    count('adopted', 1)
     return 1
   end
   local score = is_slot and call('ZSCORE', SLOT_PREFIX .. place, id) or leased
   if not score then return 0 end
   local moment = place == 'leases' and now or tonumber(score)
-  bury(id, 'body missing')
-  call('HSET', BODIES, id, header(3, 0, 0, now_us, moment, moment, 0, 0))
-  count('adopted', 1)
+  set_aside(id, false, moment)
   leave(place)
   return 1
 elseif kind == 'two_places' then
@@ -62,6 +59,11 @@ elseif kind == 'bad_header' then
   if cause or dead or not body then return 0 end
   bury(id, 'unreadable header')
   if leased then call('ZREM', LEASES, id) end
+  return 1
+elseif kind == 'totals_off' then
+  local off = call('HLEN', BODIES) - counted_bodies()
+  if off == 0 then return 0 end
+  call('HINCRBY', META, 'mended', format('%.0f', off))
   return 1
 end
 return redis.error_reply('BADCALL heal')

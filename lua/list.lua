@@ -5,20 +5,42 @@ local refusal = open()
 if refusal then return refusal end
 local state, from, to, after, limit = ARGV[FIRST], whole(ARGV[FIRST + 1], MAX_MS), whole(ARGV[FIRST + 2], MAX_MS), ARGV[FIRST + 3], whole(ARGV[FIRST + 4], 500)
 if not from or not to or not after or not limit or limit == 0 then return redis.error_reply('BADCALL list') end
-local found = {}
--- Adds what is in range and behind the cursor; returns whether the key may hold more.
-local function gather(key, low, high, scale)
-  local offset = 0
-  repeat
-    local page = call('ZRANGEBYSCORE', key, format('%.0f', low), format('%.0f', high), 'WITHSCORES', 'LIMIT', offset, limit)
-    for i = 1, #page, 2 do
-      local at = floor(tonumber(page[i + 1]) / scale)
-      if at > from or after == '' or page[i] > after then found[#found + 1] = { at, page[i] } end
-    end
-    offset = offset + limit
-  until #page < 2 * limit or #found >= limit or offset >= 5000
+local found, sources = {}, 0
+-- Whether x comes after y byte by byte, as in a zset: Lua's own comparison follows the server's locale.
+local function behind(x, y)
+  for i = 1, math.min(#x, #y) do
+    local a, b = string.byte(x, i), string.byte(y, i)
+    if a ~= b then return a > b end
+  end
+  return #x > #y
 end
-local function earlier(x, y) return x[1] < y[1] or (x[1] == y[1] and x[2] < y[2]) end
+-- Adds what is in range and behind the cursor, at most `limit` of a zset of milliseconds.
+local function gather(key, low, high, scale)
+  local rank, before = call('ZCOUNT', key, '-inf', '(' .. format('%.0f', low)), #found
+  local last = rank + (after ~= '' and scale == 1 and call('ZCOUNT', key, format('%.0f', low), format('%.0f', low)) or 0)
+  while rank < last do -- those of the cursor's own moment stand in the order of their ids
+    local middle = floor((rank + last) / 2)
+    if behind(call('ZRANGE', key, middle, middle)[1], after) then last = middle else rank = middle + 1 end
+  end
+  local enough = rank + 5000
+  repeat
+    local page = call('ZRANGE', key, rank, rank + limit - 1, 'WITHSCORES')
+    for i = 1, #page, 2 do
+      local score = tonumber(page[i + 1])
+      if score > high then enough = 0 break end
+      local at = floor(score / scale)
+      if at > from or after == '' or scale == 1 or behind(page[i], after) then found[#found + 1] = { at, page[i] } end
+    end
+    rank = rank + limit
+  until #page < 2 * limit or #found - before >= limit or rank >= enough
+  if #found > before then sources = sources + scale end
+end
+local function earlier(x, y) return x[1] < y[1] or (x[1] == y[1] and behind(y[2], x[2])) end
+-- One zset of milliseconds is in order already.
+local function order()
+  if sources > 1 then table.sort(found, earlier) end
+  for j = #found, limit + 1, -1 do found[j] = nil end
+end
 if state == 'leased' then
   gather(LEASES, from * 1000, to * 1000 + 999, 1000)
 elseif state == 'dead' then
@@ -30,17 +52,11 @@ elseif state == 'scheduled' then
     for i = 1, #index, 2 do
       local start = tonumber(index[i + 1])
       if #found >= limit then
-        table.sort(found, earlier)
-        for j = #found, limit + 1, -1 do found[j] = nil end
+        order()
         if start > found[limit][1] then done = true break end
       end
       if start + width_of(index[i]) > from then
-        local before = #found
-        local page_from = found
-        found = {}
         gather(SLOT_PREFIX .. index[i], from, to, 1)
-        for j = 1, #found do page_from[before + j] = found[j] end
-        found = page_from
       end
     end
     offset = offset + 500
@@ -48,8 +64,7 @@ elseif state == 'scheduled' then
 else
   return redis.error_reply('BADCALL list')
 end
-table.sort(found, earlier)
-for j = #found, limit + 1, -1 do found[j] = nil end
+order()
 if #found == 0 then return {} end
 local ids = {}
 for i = 1, #found do ids[i] = found[i][2] end

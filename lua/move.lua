@@ -48,11 +48,12 @@ if verb == 'reschedule' then
   if b ~= '' and tonumber(b) ~= generation then return { 'generation', generation } end
   due_at, to, new_generation, attempts, losses = due, due, fresh, 0, 0
 elseif verb == 'hold' then
-  to = math.max(next_at, now + for_ms)
-  if holds + 1 > most or held + (to - next_at) > most_ms then return { 'hold_cap', holds, held } end
-  holds, held = holds + 1, held + (to - next_at)
+  to = math.min(math.max(next_at, now + for_ms), MAX_MS)
+  local added = to - math.min(math.max(next_at, now), to) -- what is overdue already is not the hold's doing
+  if holds + 1 > most or held + added > most_ms then return { 'hold_cap', holds, held } end
+  holds, held = holds + 1, held + added
 elseif verb == 'release' then
-  if holds == 0 or next_at <= due_at then return { 'not_held' } end
+  if holds == 0 or next_at <= math.max(due_at, now) then return { 'not_held' } end
   to = math.max(due_at, now)
 elseif verb == 'close' then
   to, cause, note, stage = math.min(now, MAX_MS), 1, a, 0

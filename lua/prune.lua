@@ -12,6 +12,6 @@ end
 -- A small hash comes back whole, whatever COUNT says.
 for i = 1, #old, 500 do call('HDEL', ENDED, unpack(old, i, math.min(i + 499, #old))) end
 if ARGV[FIRST] == '0' and call('XLEN', EVENTS) > 0 then
-  call('XTRIM', EVENTS, 'MINID', '~', format('%.0f', now - tonumber(ARGV[7])))
+  call('XTRIM', EVENTS, 'MINID', '~', format('%.0f', math.max(0, now - tonumber(ARGV[7]))))
 end
 return { page[1], #old }

@@ -4,6 +4,7 @@
 --   retry: attempt counted; data = ms to wait         wait: the same, not counted
 --   until: the table says later; data = moment ms      back: given back untouched, due as before
 --   bury: data = reason                                stage: next stage; data = '<stage> <moment ms>'
+--   An id that stands twice is settled by its first word.
 -- Returns one character for each: 1 done (also a repeat that had closed it), 0 stale, 2 ended as cancelled meanwhile.
 -- O(count log slot size).
 local refusal = open()
@@ -19,20 +20,24 @@ for i = 1, n do
   local outcome = what == 'end' and string.byte(data) or nil
   if what == 'end' and (#data ~= 28 or (outcome ~= CLOSED and outcome ~= SKIPPED)) then return redis.error_reply('BADCALL settle end') end
   if (what == 'retry' or what == 'wait' or what == 'until') and not whole(data, MAX_MS) then return redis.error_reply('BADCALL settle moment') end
-  if what == 'stage' and not string.find(data, '^%d%d?%d? %d+$') then return redis.error_reply('BADCALL settle stage') end
+  if what == 'stage' then
+    local stage, moment = string.match(data, '^(%d+) (%d+)$')
+    if not whole(stage, 255) or not whole(moment, MAX_MS) then return redis.error_reply('BADCALL settle stage') end
+  end
   ids[i] = ARGV[at]
 end
 local any_live = touch()
 local current = call('ZMSCORE', LEASES, unpack(ids))
 local lives = any_live > 0 and call('HMGET', LIVE, unpack(ids)) or nil
 
-local marks, leave, forget_bodies, forget_lives, remember, events = {}, {}, {}, {}, {}, {}
+local settled, marks, leave, forget_bodies, forget_lives, remember, events = {}, {}, {}, {}, {}, {}, {}
 local counts = { 0, 0, 0 }
 local moving, others = {}, {} -- indices of those that go back to the wheel, and of those that are not ours any more
 for i = 1, n do
   local at = FIRST - 3 + 4 * i
   local id, what, data = ids[i], ARGV[at + 2], ARGV[at + 3]
-  if current[i] and tonumber(current[i]) == tonumber(ARGV[at + 1]) then
+  if current[i] and tonumber(current[i]) == tonumber(ARGV[at + 1]) and not settled[id] then
+    settled[id] = true
     marks[i] = '1'
     leave[#leave + 1] = id
     if what == 'end' then
@@ -79,10 +84,7 @@ if #moving > 0 then
     local attempts, losses, flags, note = live_of(lives and lives[i])
     local was = lives and lives[i]
     if not cause then
-      writes[k] = function()
-        bury(id, body and 'unreadable header' or 'body missing')
-        if not body then call('HSET', BODIES, id, header(3, 0, 0, now_us, now, now, 0, 0)) end
-      end
+      writes[k] = function() set_aside(id, body, now) end
     elseif string.find(flags, 'c', 1, true) then
       marks[i] = '2'
       local fence = tonumber(ARGV[at + 1])

@@ -1,7 +1,7 @@
 -- verify: one page of the structural scan: every id in exactly one of slots, leases and dead, every place with a body, every slot indexed.
 -- ARGV 8 part: bodies|slots|leases|dead|totals | 9 cursor ('0' to begin)
 -- Returns {next cursor ('0' at the end), scanned, then kind, subject, place for each finding}. O(page). Writes nothing.
-local refusal, meta = open('enqueued', 'closed', 'skipped', 'cancelled', 'adopted', 'evicted')
+local refusal = open()
 if refusal then return refusal end
 local part, cursor = ARGV[FIRST], ARGV[FIRST + 1]
 if not cursor or not string.find(cursor, '^%d+$') then return redis.error_reply('BADCALL verify') end
@@ -42,13 +42,18 @@ if part == 'bodies' then
     end
   end
 elseif part == 'slots' then
-  local from = tonumber(cursor)
-  local members = call('ZRANGE', SLOTS, from, from + 19)
-  if #members == 20 then answer[1] = format('%.0f', from + 20) end
+  -- The cursor is the slot's rank in the index and the place within the slot: a large slot takes several pages.
+  local WITHIN = 16777216
+  local from, offset, budget = floor(tonumber(cursor) / WITHIN), tonumber(cursor) % WITHIN, 1000
+  local members = call('ZRANGE', SLOTS, from, from + 99)
+  if #members == 100 then answer[1] = format('%.0f', (from + 100) * WITHIN) end
   for i = 1, #members do
-    local key = SLOT_PREFIX .. members[i]
+    local key, more = SLOT_PREFIX .. members[i], false
+    if budget <= 0 then
+      answer[1] = format('%.0f', (from + i - 1) * WITHIN + offset)
+      break
+    end
     if call('EXISTS', key) == 0 then finding('index_without_slot', '', members[i]) end
-    local offset = 0
     repeat
       local ids = call('ZRANGE', key, offset, offset + 499)
       local bodies = bodiless(ids, members[i])
@@ -56,8 +61,13 @@ elseif part == 'slots' then
         local cause, level, _, _, _, next_at = header_of(bodies[j])
         if cause and member_of(level, next_at) ~= members[i] then finding('two_places', ids[j], members[i]) end
       end
-      offset = offset + 500
-    until #ids < 500 or offset >= 10000
+      more, offset, budget = #ids == 500, offset + 500, budget - 10 - #ids
+    until not more or budget <= 0
+    if more then
+      answer[1] = format('%.0f', (from + i - 1) * WITHIN + offset)
+      break
+    end
+    offset = 0
   end
 elseif part == 'leases' or part == 'dead' then
   local from = tonumber(cursor)
@@ -65,8 +75,7 @@ elseif part == 'leases' or part == 'dead' then
   if #ids == 500 then answer[1] = format('%.0f', from + 500) end
   bodiless(ids, part)
 elseif part == 'totals' then
-  local total = function(i) return tonumber(meta[i] or 0) end
-  local expected = total(5) + total(9) - total(6) - total(7) - total(8) - total(10)
+  local expected = counted_bodies()
   if expected ~= call('HLEN', BODIES) then finding('totals_off', format('%.0f', expected), format('%.0f', call('HLEN', BODIES))) end
 else
   return redis.error_reply('BADCALL verify')

@@ -180,7 +180,8 @@ impl Wheel {
 }
 
 fn front(settings: &WheelSettings, fixed_now: &str) -> [String; 7] {
-    let millis = |duration: Duration| duration.as_millis().to_string();
+    // Redis takes at most 9e15; that is "for ever".
+    let millis = |duration: Duration| duration.as_millis().min(9_000_000_000_000_000).to_string();
     [
         LAYOUT.to_string(),
         settings.shards.get().to_string(),

@@ -3,7 +3,7 @@
 -- Outcomes: 1 closed, 2 skipped, 3 cancelled. src/wheel/body.rs holds the same layout.
 local CLOSED, SKIPPED, CANCELLED = 1, 2, 3
 local OUTCOMES = { 'closed', 'skipped', 'cancelled' }
-local KEEP = { tonumber(ARGV[5]), tonumber(ARGV[5]), tonumber(ARGV[6]) }
+local KEEP = { tonumber(ARGV[5]), tonumber(ARGV[5]), tonumber(ARGV[6]) } -- open() has checked them before they are used
 
 local function ended_tail(outcome, cause, attempt, generation, due_at, fence)
   return pack('>BBI2I8I8I8', outcome, cause, attempt, generation, due_at, fence)
@@ -23,5 +23,5 @@ end
 local function tell(pairs_of_event_and_id)
   local keep = tonumber(ARGV[7])
   if #pairs_of_event_and_id == 0 or keep == 0 then return end
-  call('XADD', EVENTS, 'MINID', '~', format('%.0f', now - keep), '*', unpack(pairs_of_event_and_id))
+  call('XADD', EVENTS, 'MINID', '~', format('%.0f', math.max(0, now - keep)), '*', unpack(pairs_of_event_and_id))
 end

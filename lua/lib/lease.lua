@@ -8,11 +8,21 @@ local function bury(id, reason)
   tell({ 'dead', id })
 end
 
+-- Sets aside an id whose stored deadline cannot be used: a header of another format, or no body at all. What has ended needs no grave:
+-- only its place was left. The caller removes it from where it was.
+local function set_aside(id, body, moment)
+  if body then return bury(id, 'unreadable header') end
+  if outcome_of(call('HGET', ENDED, id)) then return end
+  bury(id, 'body missing')
+  call('HSET', BODIES, id, header(3, 0, 0, now_us, moment, moment, 0, 0))
+end
+
 -- Ends an id that was cancelled while leased; the caller removes it from the leases.
 local function end_cancelled(id, cause, attempt, generation, due_at, fence)
   if KEEP[CANCELLED] > 0 then
     call('HSET', ENDED, id, ended(ended_tail(CANCELLED, cause, attempt, generation, due_at, fence)))
   end
+  tell({ 'cancelled', id })
   call('HDEL', BODIES, id)
   call('HDEL', LIVE, id)
   count('cancelled', 1)
@@ -35,10 +45,7 @@ local function reap(limit, poison, any_live)
     losses = losses + 1
     gone[i] = id
     if not cause then
-      writes[i] = function()
-        bury(id, body and 'unreadable header' or 'body missing')
-        if not body then call('HSET', BODIES, id, header(3, 0, 0, now_us, now, now, 0, 0)) end
-      end
+      writes[i] = function() set_aside(id, body, now) end
     elseif string.find(flags, 'c', 1, true) then
       local fence = tonumber(expired[2 * i])
       writes[i] = function() end_cancelled(id, cause, attempts + 1, generation, due_at, fence) end

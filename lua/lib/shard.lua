@@ -19,10 +19,22 @@ local function whole(text, max)
 end
 
 local MAX_MS = 253402300799999 -- 9999-12-31T23:59:59.999Z
+local NAMES = { 'meta', 'slots', 'bodies', 'leases', 'live', 'dead', 'reasons', 'ended', 'events' }
+
+-- Whether these are the nine keys of one shard, in their order.
+local function keys_of_one_shard()
+  if #KEYS ~= 9 or string.sub(META, -5) ~= ':meta' then return false end
+  local prefix = string.sub(META, 1, -5)
+  for i = 2, 9 do
+    if KEYS[i] ~= prefix .. NAMES[i] then return false end
+  end
+  return true
+end
 
 -- Reads meta and the clock. Returns an error reply where the call must not go on, else nil and the fields asked for.
 local function open(...)
-  if #KEYS ~= 9 or string.sub(META, -5) ~= ':meta' then return redis.error_reply('BADCALL keys') end
+  if not keys_of_one_shard() then return redis.error_reply('BADCALL keys') end
+  if not (whole(ARGV[5], 9e15) and whole(ARGV[6], 9e15) and whole(ARGV[7], 9e15)) then return redis.error_reply('BADCALL keep') end
   local meta = call('HMGET', META, 'layout', 'shards', 'width', 'clock', ...)
   if not meta[1] then return redis.error_reply('UNFORMATTED shard has no meta record') end
   if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] or meta[3] ~= ARGV[3] then
@@ -49,4 +61,11 @@ end
 
 local function count(what, by)
   if by > 0 then call('HINCRBY', META, what, by) end
+end
+
+-- How many bodies the totals say there are. `mended` is what heal found them to be off by.
+local function counted_bodies()
+  local t = call('HMGET', META, 'enqueued', 'adopted', 'mended', 'closed', 'skipped', 'cancelled', 'evicted')
+  for i = 1, 7 do t[i] = tonumber(t[i] or 0) end
+  return t[1] + t[2] + t[3] - t[4] - t[5] - t[6] - t[7]
 end

@@ -3,7 +3,7 @@
 --
 -- During a hash-slot migration a computed key reads as empty on the node it is moving to. So: an indexed slot that reads as empty, or a
 -- header that names a slot without the id, has MOVED; the verb answers TRYAGAIN before it writes.
-local SLOT_PREFIX = sub(META, 1, -5) .. 'slot:'
+local SLOT_PREFIX = sub(META or '', 1, -5) .. 'slot:'
 local REACH, FACTOR, MAX_LEVEL = 4096, 64, 3
 local TRYAGAIN = 'TRYAGAIN a slot is moving'
 

@@ -9,8 +9,8 @@ use crate::shard::Shard;
 const PARTS: [&str; 5] = ["bodies", "slots", "leases", "dead", "totals"];
 
 impl Wheel {
-    /// Scans every shard, and mends what it finds where `heal` asks for it. Entries that move while the scan runs are looked at
-    /// twice before they are called a finding.
+    /// Scans every shard, and mends what it finds where `heal` asks for it. Each id is judged in one piece, inside Redis, so what moves
+    /// while the scan runs is no finding.
     pub async fn verify(&self, heal: bool) -> Result<Verification> {
         let mut all = Verification::default();
         for shard in self.shards().all() {
@@ -29,9 +29,11 @@ impl Wheel {
                     return Ok(());
                 };
                 all.scanned += scanned;
+                let mut mended = false;
                 for found in findings {
                     if seen.insert(found.clone()) {
                         let healed = heal && self.heal(shard, &found).await?;
+                        mended |= healed;
                         all.findings.push(Finding {
                             shard: shard.0,
                             kind: found.kind.clone(),
@@ -41,6 +43,8 @@ impl Wheel {
                     }
                 }
                 match next {
+                    // What was mended may have left its place, and what stood behind it moved up: the page is read again.
+                    _ if mended => {}
                     0 => break,
                     next => cursor = next,
                 }
@@ -74,9 +78,6 @@ impl Wheel {
     }
 
     async fn heal(&self, shard: Shard, found: &Found) -> Result<bool> {
-        if found.kind == "totals_off" {
-            return Ok(false);
-        }
         let value = self
             .call(&script::HEAL, shard, |cmd| {
                 cmd.arg(&found.kind).arg(&found.id).arg(&found.place);

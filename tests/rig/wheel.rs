@@ -74,3 +74,15 @@ pub async fn claim(wheel: &Wheel, shard: Shard, nonce: u64) -> Claimed {
 pub fn ids(leases: &[Lease]) -> Vec<&str> {
     leases.iter().map(|lease| lease.id.as_str()).collect()
 }
+
+/// Lets the wheel's clock be set by [`Wheel::at_fixed_time`].
+pub fn with_test_clock(server: &RedisServer, wheel: &Wheel) {
+    for shard in wheel.shards().all() {
+        server.command::<u64>(&["HSET", &key(wheel, shard, "meta"), "clock", "test"]);
+    }
+}
+
+/// A key of a shard.
+pub fn key(wheel: &Wheel, shard: Shard, name: &str) -> String {
+    format!("dw1:{{{}.{shard}}}:{name}", wheel.name())
+}
