@@ -1,5 +1,6 @@
 //! Each id is in exactly one place, whatever a batch holds: found by thinking against the scripts, kept so that they stay mended.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use duewheel::clock::Moment;
@@ -65,7 +66,7 @@ async fn a_settle_that_names_an_id_twice_takes_the_first_word() {
     let wheel = wheel(RedisServer::shared(), 1).await;
     enqueue(&wheel, "x", after(0)).await.unwrap();
     let lease = claim(&wheel, S, 1).await.leases.remove(0);
-    let end = What::End { outcome: Outcome::Closed, lease: Box::new(lease.clone()) };
+    let end = What::End { outcome: Outcome::Closed, lease: Arc::new(lease.clone()) };
     let of = |what| Settlement { id: id("x"), fence: lease.fence, what };
     let settled = wheel.settle(S, &[of(end), of(What::Retry(Duration::ZERO))]).await.unwrap();
     assert_eq!(settled, [Settled::Done, Settled::Stale]);
