@@ -8,6 +8,7 @@ pub mod proxy;
 pub mod redis;
 mod resp;
 pub mod wheel;
+pub mod stub;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
