@@ -18,4 +18,6 @@ mod placement;
 mod redis_rig;
 mod rights;
 mod time;
+#[cfg(feature = "webhook")]
+mod webhook;
 mod wheel;

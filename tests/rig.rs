@@ -7,8 +7,8 @@ pub mod hook;
 pub mod proxy;
 pub mod redis;
 mod resp;
-pub mod wheel;
 pub mod stub;
+pub mod wheel;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,4 +62,30 @@ pub fn signal(pid: u32, name: &str) {
 pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("an address").port()
+}
+
+/// Runs the test `name` once more in a process of its own, for what belongs to a whole process: its memory, its environment. `false`
+/// in the calling process, where the other one has passed by then; `true` in the other one.
+pub fn own_process(name: &str, environment: impl FnOnce() -> Vec<(&'static str, String)>) -> bool {
+    const MARK: &str = "DUEWHEEL_TEST_OWN_PROCESS";
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let own = std::env::current_exe().expect("the test binary");
+    let ended = std::process::Command::new(own)
+        .args(["--exact", name, "--nocapture"])
+        .envs(environment())
+        .env(MARK, "1")
+        .output()
+        .expect("the test binary runs");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(said.contains("1 passed"), "{name}: {said}{}", String::from_utf8_lossy(&ended.stderr));
+    false
+}
+
+/// The memory of this process that is in RAM, in bytes.
+pub fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("kB") * 1024
 }

@@ -28,6 +28,7 @@ use tokio::sync::Semaphore;
 pub use resolver::{Resolve, SystemResolver};
 pub use settings::{WebhookFormat, WebhookSecret, WebhookSettings};
 
+use crate::clock::show_duration;
 use crate::error::{Error, Result};
 use crate::hook::{BoxFuture, Hook, Verdict};
 use crate::lease::Lease;
@@ -112,7 +113,10 @@ impl WebhookHook {
         match tokio::time::timeout(limit, self.call(wheel, lease, &keys.signer, &step)).await {
             Ok(Ok(reply)) => verdict::of(&reply, &keys.reasons, self.settings.retry_after_cap),
             Ok(Err(problem)) => unavailable(&problem),
-            Err(_) => unavailable(&format!("no answer within {limit:.3?}, {}", step.as_str())),
+            Err(_) => {
+                let within = show_duration(limit);
+                unavailable(&format!("no answer within {within}, {}", step.as_str()))
+            }
         }
     }
 

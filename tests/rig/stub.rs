@@ -64,6 +64,8 @@ pub enum Body {
     CutShort(Vec<u8>),
     /// These bytes and nothing else, head included; the connection stays open.
     Raw(Vec<u8>),
+    /// These bytes and nothing else, head included; then the connection closes.
+    Broken(Vec<u8>),
     /// Closes the connection without a word.
     Drop,
     /// Never answers.
@@ -108,6 +110,7 @@ struct Script {
     by_id: Mutex<HashMap<String, Vec<Answer>>>,
     otherwise: Mutex<Option<Answer>>,
     connections: AtomicU64,
+    open: AtomicU64,
     answered: AtomicU64,
 }
 
@@ -172,13 +175,17 @@ impl Stub {
                 #[cfg(feature = "webhook")]
                 if let Some(tls) = tls.clone() {
                     serving.spawn(async move {
+                        let _open = Open::new(&script);
                         if let Ok(stream) = tls.accept(tcp).await {
                             serve(stream, number, &script, &settings).await;
                         }
                     });
                     continue;
                 }
-                serving.spawn(async move { serve(tcp, number, &script, &settings).await });
+                serving.spawn(async move {
+                    let _open = Open::new(&script);
+                    serve(tcp, number, &script, &settings).await;
+                });
                 while serving.try_join_next().is_some() {}
             }
         });
@@ -220,6 +227,11 @@ impl Stub {
         self.script.connections.load(Ordering::Relaxed)
     }
 
+    /// Connections open at this moment.
+    pub fn open(&self) -> u64 {
+        self.script.open.load(Ordering::Relaxed)
+    }
+
     /// Calls read so far, also when they are not recorded.
     pub fn answered(&self) -> u64 {
         self.script.answered.load(Ordering::Relaxed)
@@ -229,6 +241,22 @@ impl Stub {
 impl Drop for Stub {
     fn drop(&mut self) {
         self.server.abort();
+    }
+}
+
+/// Counts a connection while it is open.
+struct Open<'a>(&'a AtomicU64);
+
+impl<'a> Open<'a> {
+    fn new(script: &'a Script) -> Self {
+        script.open.fetch_add(1, Ordering::Relaxed);
+        Self(&script.open)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -372,6 +400,10 @@ async fn write_answer<S: AsyncWrite + Unpin>(stream: &mut S, answer: &Answer) ->
             false
         }
         Body::Raw(bytes) => stream.write_all(bytes).await.is_ok(),
+        Body::Broken(bytes) => {
+            drop(stream.write_all(bytes).await);
+            false
+        }
         Body::Drop => false,
         Body::Hang => std::future::pending().await,
     }

@@ -24,9 +24,14 @@ pub(super) fn limits(settings: &WebhookSettings) -> Vec<String> {
     };
     let least = Duration::from_millis(100);
     within("timeout", settings.timeout, least, Duration::from_secs(600));
-    within("connect_timeout", settings.connect_timeout, least, settings.timeout.max(least));
+    within(
+        "connect_timeout",
+        settings.connect_timeout,
+        Duration::from_millis(10),
+        settings.timeout.max(least),
+    );
     within("idle_timeout", settings.idle_timeout, Duration::ZERO, Duration::from_secs(300));
-    within("retry_after_cap", settings.retry_after_cap, Duration::ZERO, Duration::from_secs(86_400));
+    within("retry_after_cap", settings.retry_after_cap, Duration::ZERO, Duration::from_secs(7 * 86_400));
     if !(1..=10_000).contains(&settings.max_concurrency) {
         problems.push(format!("max_concurrency {}, expected 1 to 10000", settings.max_concurrency));
     }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -162,7 +162,7 @@ impl Pool {
         idle.connections.push_back(connection);
         if !idle.watched {
             idle.watched = true;
-            tokio::spawn(watch(self.idle.clone(), self.idle_timeout));
+            tokio::spawn(watch(Arc::downgrade(&self.idle), self.idle_timeout));
         }
     }
 }
@@ -173,10 +173,11 @@ impl Connection {
     }
 }
 
-/// Closes kept connections whose time is over, until none is left.
-async fn watch(idle: Arc<Mutex<Idle>>, every: Duration) {
+/// Closes kept connections whose time is over, until none is left or the hook is gone.
+async fn watch(idle: Weak<Mutex<Idle>>, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
+        let Some(idle) = idle.upgrade() else { return };
         let mut idle = lock(&idle);
         let now = Instant::now();
         idle.connections.retain(|connection| connection.is_kept(now));

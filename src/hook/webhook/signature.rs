@@ -69,3 +69,37 @@ fn key(secret: &str) -> Result<hmac::Key, String> {
     }
     Ok(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(text: &str, not_after: Option<Moment>) -> WebhookSecret {
+        WebhookSecret { secret: text.to_owned().into(), not_after }
+    }
+
+    #[test]
+    fn the_vector_of_the_specification_is_met() {
+        let signer = Signer::new(&[secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", None)]).unwrap();
+        let parts: [&[u8]; 5] =
+            [b"msg_p5jXN8AQM9LWM0D4loKWxJek", b".", b"1614265330", b".", br#"{"test": 2432232314}"#];
+        assert_eq!(
+            signer.sign(Moment::host_now(), &parts),
+            "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+        );
+    }
+
+    #[test]
+    fn a_secret_signs_up_to_its_last_moment() {
+        let end = Moment::from_millis(1_000).unwrap();
+        let old = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let new = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDHCWhkn+hgSA=";
+        let signer = Signer::new(&[secret(new, None), secret(old, Some(end))]).unwrap();
+        let signatures = |at| signer.sign(Moment::from_millis(at).unwrap(), &[b"x"]).split(' ').count();
+        assert_eq!((signatures(999), signatures(1_000), signatures(1_001)), (2, 2, 1));
+        assert_eq!(signer.ends(), None);
+        let ending = Signer::new(&[secret(old, Some(end))]).unwrap();
+        assert_eq!(ending.ends(), Some(end));
+        assert_eq!(ending.sign(Moment::from_millis(1_001).unwrap(), &[b"x"]), "");
+    }
+}
