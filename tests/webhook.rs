@@ -12,7 +12,7 @@ use duewheel::clock::Moment;
 use duewheel::deadline::{Cause, Generation, Id, Payload, Stage};
 use duewheel::hook::webhook::{WebhookHook, WebhookSecret, WebhookSettings};
 use duewheel::hook::{Hook, Verdict};
-use duewheel::lease::{Fence, Lease};
+use duewheel::lease::{Fence, Lease, RedisClock};
 use duewheel::shard::WheelName;
 
 use crate::rig::stub::{Answer, Stub};
@@ -53,6 +53,7 @@ fn lease(id: &str) -> Lease {
         traceparent: None,
         note: None,
         trusted_until: Instant::now() + Duration::from_secs(30),
+        redis_clock: RedisClock { us: 1_790_000_000_500_000, at: Instant::now() },
     }
 }
 
