@@ -179,7 +179,10 @@ else
       else
         head = tonumber(head)
         -- A head that is due but was left is a suspect that waits for its turn, or the start of a batch that ended at one.
-        if head <= horizon and suspects_left then head = horizon + 20 end
+        if head <= horizon and suspects_left then
+          local next_head = call('ZRANGEBYSCORE', slot.key, '(' .. format('%.0f', horizon), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+          head = math.min(horizon + 20, tonumber(next_head or math.huge))
+        end
         next_look = math.min(next_look, head + late)
       end
     end

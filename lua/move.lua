@@ -47,6 +47,9 @@ local new_generation = generation
 if verb == 'reschedule' then
   if b ~= '' and tonumber(b) ~= generation then return { 'generation', generation } end
   due_at, to, new_generation, attempts, losses = due, due, fresh, 0, 0
+  -- A close by hand that has not been claimed yet is called off by a new moment: it would not look at the table's own close time.
+  if cause == 1 then cause = 0 end
+  note = ''
 elseif verb == 'hold' then
   to = math.min(math.max(next_at, now + for_ms), MAX_MS)
   local added = to - math.min(math.max(next_at, now), to) -- what is overdue already is not the hold's doing

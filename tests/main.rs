@@ -14,6 +14,7 @@ mod rig;
 mod config;
 mod fleet;
 mod house;
+mod model;
 mod placement;
 mod redis_rig;
 mod rights;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::hash::Hash;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::Value;
@@ -81,14 +82,14 @@ impl Wheel {
             })
             .await?;
         let mut reply = reply::Reply::array("enqueue", value)?;
-        let now = Moment::EPOCH.plus(std::time::Duration::from_micros(reply.u64()?));
+        let now = Moment::EPOCH.plus(Duration::from_micros(reply.u64()?));
         let generation = Generation(reply.u64()?);
         members
             .iter()
             .map(|&at| {
                 let due_at = match deadlines[at].due_at {
                     DueAt::Moment(moment) => moment,
-                    DueAt::After(window) => now.plus(window),
+                    DueAt::After(window) => now.plus(Duration::from_millis(whole_millis(window))),
                 };
                 enqueued_from(reply.value()?, due_at, generation)
             })
@@ -100,10 +101,7 @@ impl Wheel {
         let max = self.settings().max_ahead;
         let (ahead, argument) = match due_at {
             DueAt::Moment(moment) => (moment.since(Moment::host_now()), moment.as_millis().to_string()),
-            DueAt::After(window) => {
-                // A part of a millisecond rounds up: never early.
-                (window, format!("+{}", window.as_nanos().div_ceil(1_000_000)))
-            }
+            DueAt::After(window) => (window, format!("+{}", whole_millis(window))),
         };
         if ahead > max {
             let days = max.as_secs() / 86_400;
@@ -207,6 +205,11 @@ fn cut<I: Eq + Hash, K: PartialEq + Copy>(
         chunks.push(chunk);
     }
     chunks
+}
+
+/// A window as it is stored. A part of a millisecond rounds up: never early.
+fn whole_millis(window: Duration) -> u64 {
+    u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 fn place_answers<T: Clone>(
