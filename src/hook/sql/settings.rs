@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The declared close. Texts named *expression* are SQL of the shop's own dialect over the columns of `table`; duewheel writes the
 /// statements around them. [`SqlSettings::default`] holds the limits and leaves the declaration empty.
@@ -57,6 +57,8 @@ pub struct SqlSettings {
     pub lock_timeout: Duration,
     /// The longest a whole call may take; the lease must exceed it.
     pub timeout: Duration,
+    /// Who closes, for the audit row; this host and process unless told otherwise.
+    pub worker: String,
     /// Whether named prepared statements are used; off behind a pooler in transaction mode.
     pub prepared: bool,
 }
@@ -87,6 +89,7 @@ impl Default for SqlSettings {
             statement_timeout: Duration::from_secs(10),
             lock_timeout: Duration::from_secs(3),
             timeout: Duration::from_secs(20),
+            worker: this_process(),
             prepared: true,
         }
     }
@@ -180,17 +183,17 @@ impl TimeType {
 }
 
 impl SqlSettings {
-    /// Every problem that can be seen without a database, together; nothing if there is none.
+    /// Every problem that can be seen without a database, together; each begins with the key it is about.
     pub fn validate(&self) -> Result<()> {
+        super::SqlHook::new(self.clone()).map(drop)
+    }
+
+    /// The problems of the numbers alone.
+    pub(super) fn limits(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.urls.is_empty() {
             problems.push("url: expected at least one database".to_owned());
         }
-        self.limits(&mut problems);
-        if problems.is_empty() { Ok(()) } else { Err(Error::Config(problems)) }
-    }
-
-    fn limits(&self, problems: &mut Vec<String>) {
         if !(1..=2000).contains(&self.max_batch) {
             problems.push(format!("max_batch {}: expected 1 to 2000", self.max_batch));
         }
@@ -213,5 +216,12 @@ impl SqlSettings {
                 self.lock_timeout, self.timeout
             ));
         }
+        problems
     }
+}
+
+/// This process, as the audit rows name it.
+fn this_process() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}:{}", if host.trim().is_empty() { "host" } else { host.trim() }, std::process::id())
 }
