@@ -18,6 +18,10 @@ mod model;
 mod placement;
 mod redis_rig;
 mod rights;
+#[cfg(feature = "sql")]
+mod sql_check;
+#[cfg(feature = "sql")]
+mod sql_close;
 mod time;
 #[cfg(feature = "webhook")]
 mod webhook;

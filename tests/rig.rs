@@ -4,9 +4,15 @@
 
 pub mod cluster;
 pub mod hook;
+#[cfg(feature = "sql")]
+pub mod mariadb;
+#[cfg(feature = "sql")]
+pub mod postgres;
 pub mod proxy;
 pub mod redis;
 mod resp;
+#[cfg(feature = "sql")]
+pub mod shop;
 pub mod stub;
 pub mod wheel;
 

@@ -57,9 +57,10 @@ impl SqlHook {
     /// Checks the declaration, without a connection; [`Hook::check`] asks the database. Every problem found is in the error.
     pub fn new(settings: SqlSettings) -> Result<Self> {
         let mut problems = settings.limits();
-        let zone = settings.time_zone.as_deref().and_then(|text| {
-            zone::Zone::parse(text).map_err(|problem| problems.push(problem)).ok()
-        });
+        let zone = settings
+            .time_zone
+            .as_deref()
+            .and_then(|text| zone::Zone::parse(text).map_err(|problem| problems.push(problem)).ok());
         let mut databases = Vec::new();
         for url in &settings.urls {
             match Database::parse(url, &settings, zone.clone()) {
@@ -72,13 +73,15 @@ impl SqlHook {
             problems.push("urls: expected databases of one kind".to_owned());
         }
         if dialect == Dialect::Sqlite && zone.as_ref().is_some_and(|z| !z.is_utc()) {
-            problems.push("time_zone: sqlite knows none, its times are UTC; expected UTC or nothing".to_owned());
+            problems
+                .push("time_zone: sqlite knows none, its times are UTC; expected UTC or nothing".to_owned());
         }
         let plan = Plan::compile(dialect, &settings, &mut problems);
         match plan {
             Some(plan) if problems.is_empty() => {
                 let size = if dialect == Dialect::Sqlite { 1 } else { settings.pool_size };
-                let pools = databases.into_iter().map(|d| Pool::new(d, size, settings.connect_timeout)).collect();
+                let pools =
+                    databases.into_iter().map(|d| Pool::new(d, size, settings.connect_timeout)).collect();
                 Ok(Self { settings, plan, pools, zone })
             }
             _ => Err(Error::Config(problems)),
@@ -95,7 +98,9 @@ impl SqlHook {
                 match order.payload_field(&path) {
                     Some(value) => Ok(key::route(&value, self.pools.len())),
                     None => Err(Verdict::Rejected {
-                        reason: format!("route: the payload has no field {field}, so its database is not known"),
+                        reason: format!(
+                            "route: the payload has no field {field}, so its database is not known"
+                        ),
                     }),
                 }
             }

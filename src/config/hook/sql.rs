@@ -34,6 +34,7 @@ pub(super) fn resolve(section: &mut Section<'_>) -> SqlSettings {
         lock_timeout: section.duration("lock_timeout", limit.clone()),
         timeout: section.duration("timeout", limit),
         prepared: section.flag("prepared"),
+        ..SqlSettings::default()
     };
     // What the declaration itself lacks or gets wrong is the hook's own knowledge; each of its problems begins with the key.
     if let Err(Error::Config(problems)) = settings.validate() {

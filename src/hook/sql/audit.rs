@@ -13,9 +13,12 @@ pub fn audit_ddl(dialect: Dialect, table: &str) -> Result<String> {
     let (text, time, big, tail) = match dialect {
         Dialect::Postgres => ("text", "timestamptz", "bigint", ""),
         // The id keeps its case; read back, it is compared byte for byte.
-        Dialect::Mysql => {
-            ("varchar(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "datetime(6)", "bigint", " ENGINE = InnoDB")
-        }
+        Dialect::Mysql => (
+            "varchar(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+            "datetime(6)",
+            "bigint",
+            " ENGINE = InnoDB",
+        ),
         Dialect::Sqlite => ("text", "text", "integer", ""),
     };
     // A person's words: up to 500 bytes each.

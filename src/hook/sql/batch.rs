@@ -148,7 +148,8 @@ impl Batch<'_> {
             session.close().await;
             findings
         };
-        let unanswered = |why: &str| Failure::Unavailable(format!("{reason}; its outcome is not known yet ({why})"));
+        let unanswered =
+            |why: &str| Failure::Unavailable(format!("{reason}; its outcome is not known yet ({why})"));
         match tokio::time::timeout(limit, read).await {
             Ok(Ok(findings)) => Ok(findings.into_iter().map(|f| still_open(f, reason)).collect()),
             Ok(Err(failure)) => Err(unanswered(failure.reason())),

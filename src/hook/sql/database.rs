@@ -35,15 +35,26 @@ pub(super) struct Database {
 
 impl Database {
     /// Reads a URL. Neither the URL nor its password is ever part of a message.
-    pub(super) fn parse(url: &SecretString, settings: &SqlSettings, zone: Option<Zone>) -> Result<Self, String> {
+    pub(super) fn parse(
+        url: &SecretString,
+        settings: &SqlSettings,
+        zone: Option<Zone>,
+    ) -> Result<Self, String> {
         let text = url.expose_secret();
         let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
         let dialect = Dialect::of_scheme(scheme)
             .ok_or("url: expected postgres://, mysql://, mariadb:// or sqlite:// at its start")?;
         // The library's own message may hold the whole URL.
         let unreadable = |what: &str| {
-            format!("url: not a valid {scheme} url{what}; characters like @ : / % in a password are written %40 %3A %2F %25")
+            format!(
+                "url: not a valid {scheme} url{what}; characters like @ : / % in a password are written %40 %3A %2F %25"
+            )
         };
+        // sqlx takes a stray % for itself and would log in with another password than was meant.
+        let escapes = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|b| b.is_ascii_hexdigit());
+        if text.split('%').skip(1).any(|rest| !escapes(rest)) {
+            return Err(unreadable(" (a % that is not followed by two hexadecimal digits)"));
+        }
         let (target, shown) = match dialect {
             Dialect::Sqlite => {
                 let options = sqlite::SqliteConnectOptions::from_str(text).map_err(|_| unreadable(""))?;
@@ -60,13 +71,11 @@ impl Database {
                     parsed.path()
                 );
                 let target = if dialect == Dialect::Postgres {
-                    let options =
-                        postgres::PgConnectOptions::from_str(text).map_err(|_| unreadable(""))?;
+                    let options = postgres::PgConnectOptions::from_str(text).map_err(|_| unreadable(""))?;
                     Target::Postgres(Box::new(options.application_name("duewheel")))
                 } else {
                     let text = format!("mysql{}", &text[scheme.len()..]);
-                    let options =
-                        mysql::MySqlConnectOptions::from_str(&text).map_err(|_| unreadable(""))?;
+                    let options = mysql::MySqlConnectOptions::from_str(&text).map_err(|_| unreadable(""))?;
                     // `||` stays what the shop's own sessions read it as.
                     let options = options.pipes_as_concat(false);
                     let zone = zone.as_ref().map(Zone::for_mysql);
@@ -100,9 +109,9 @@ impl Database {
             Target::Mysql(o) => mysql::MySqlConnection::connect_with(o).await.map(Session::Mysql),
             Target::Sqlite(o) => sqlite::SqliteConnection::connect_with(o).await.map(Session::Sqlite),
         };
-        let mut session = connected.map_err(Failure::from).map_err(|f| {
-            Failure::Unavailable(format!("connecting to {}: {}", self.shown, f.reason()))
-        })?;
+        let mut session = connected
+            .map_err(Failure::from)
+            .map_err(|f| Failure::Unavailable(format!("connecting to {}: {}", self.shown, f.reason())))?;
         if session.dialect() == Dialect::Mysql {
             self.set_up_mysql(&mut session).await?;
         }
@@ -170,7 +179,10 @@ impl Database {
 /// How long a transaction waits for a lock while a batch is cut into pieces to find the order that holds it up.
 const HURRIED: Duration = Duration::from_millis(50);
 
-fn sqlite_limits(options: sqlite::SqliteConnectOptions, settings: &SqlSettings) -> sqlite::SqliteConnectOptions {
+fn sqlite_limits(
+    options: sqlite::SqliteConnectOptions,
+    settings: &SqlSettings,
+) -> sqlite::SqliteConnectOptions {
     options
         .create_if_missing(false)
         .journal_mode(sqlite::SqliteJournalMode::Wal)

@@ -125,8 +125,8 @@ fn of_mysql(number: u16, state: &str, reason: String) -> Failure {
         // Killed, shut down, gone, lost, idle for too long, network.
         1053 | 1927 | 2006 | 2013 | 4031 | 1158..=1161 | 1184 | 1152 => Failure::Lost(reason),
         // Too many connections, host blocked, disk or table full, read-only, and what names or rights are missing.
-        1040 | 1203 | 1226 | 1129 | 1130 | 1021 | 1114 | 1290 | 1792 | 1836 | 1041 | 1037 | 1038 | 1044 | 1045
-        | 1142 | 1143 | 1227 | 1370 | 1054 | 1064 | 1146 | 1049 | 1305 | 1046 | 1149 | 1267 => {
+        1040 | 1203 | 1226 | 1129 | 1130 | 1021 | 1114 | 1290 | 1792 | 1836 | 1041 | 1037 | 1038 | 1044
+        | 1045 | 1142 | 1143 | 1227 | 1370 | 1054 | 1064 | 1146 | 1049 | 1305 | 1046 | 1149 | 1267 => {
             Failure::Unavailable(reason)
         }
         _ if state.starts_with("08") => Failure::Lost(reason),

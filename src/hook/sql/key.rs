@@ -28,9 +28,7 @@ pub(super) fn route(text: &str, databases: usize) -> usize {
     match text.parse::<i64>() {
         Ok(number) => usize::try_from(number.rem_euclid(i64::try_from(count).unwrap_or(1))).unwrap_or(0),
         // The polynomial of Redis Cluster, as for shards: operators can compute it with any Redis client.
-        Err(_) => {
-            usize::from(crc::Crc::<u16>::new(&crc::CRC_16_XMODEM).checksum(text.as_bytes())) % count
-        }
+        Err(_) => usize::from(crc::Crc::<u16>::new(&crc::CRC_16_XMODEM).checksum(text.as_bytes())) % count,
     }
 }
 
@@ -43,9 +41,20 @@ mod tests {
         for good in ["12", "0", "-5", "9223372036854775807", "-9223372036854775808"] {
             assert!(is_canonical(KeyType::Bigint, good), "{good}");
         }
-        for bad in
-            ["012", "+12", "12.0", " 12", "12 ", "1e3", "0x0c", "-0", "", "９", "9223372036854775808", "ORD-1"]
-        {
+        for bad in [
+            "012",
+            "+12",
+            "12.0",
+            " 12",
+            "12 ",
+            "1e3",
+            "0x0c",
+            "-0",
+            "",
+            "９",
+            "9223372036854775808",
+            "ORD-1",
+        ] {
             assert!(!is_canonical(KeyType::Bigint, bad), "{bad}");
         }
     }
@@ -71,6 +80,9 @@ mod tests {
         assert_eq!(route("-1", 8), 7);
         assert_eq!(route("123456789", 1), 0);
         assert_eq!(route("ORD-123456789", 8), route("ORD-123456789", 8));
-        assert!((0..100).map(|n| route(&format!("ORD-{n}"), 8)).collect::<std::collections::HashSet<_>>().len() == 8);
+        assert!(
+            (0..100).map(|n| route(&format!("ORD-{n}"), 8)).collect::<std::collections::HashSet<_>>().len()
+                == 8
+        );
     }
 }

@@ -1,11 +1,11 @@
 //! The statements that duewheel writes around the shop's declaration.
 
+use super::audit;
 use super::dialect::{Dialect, Name};
 use super::order::{Order, rows_json};
 use super::query::{Query, Value};
 use super::settings::{KeyType, SqlSettings, TimeType};
 use super::statement::{Context, Expression, Statement, assigned};
-use super::audit;
 
 /// The declaration, checked and compiled for one dialect.
 pub(super) struct Plan {
@@ -45,7 +45,11 @@ const THEN: &[&str] = &["INSERT", "UPDATE", "DELETE", "SELECT", "WITH", "REPLACE
 
 impl Plan {
     /// Checks and compiles the declaration; every problem found is added to `problems`.
-    pub(super) fn compile(dialect: Dialect, settings: &SqlSettings, problems: &mut Vec<String>) -> Option<Self> {
+    pub(super) fn compile(
+        dialect: Dialect,
+        settings: &SqlSettings,
+        problems: &mut Vec<String>,
+    ) -> Option<Self> {
         let before = problems.len();
         let form = match &settings.call {
             Some(call) => {
@@ -53,11 +57,15 @@ impl Plan {
                     [("table", &settings.table), ("guard", &settings.guard), ("set", &settings.set)]
                 {
                     if !given.is_empty() {
-                        problems.push(format!("{field}: expected none beside call: the call closes by itself"));
+                        problems
+                            .push(format!("{field}: expected none beside call: the call closes by itself"));
                     }
                 }
-                keep(Statement::compile(dialect, "call".to_owned(), call, &["CALL", "SELECT", "WITH"]), problems)
-                    .map(Form::Call)
+                keep(
+                    Statement::compile(dialect, "call".to_owned(), call, &["CALL", "SELECT", "WITH"]),
+                    problems,
+                )
+                .map(Form::Call)
             }
             None => Declared::compile(dialect, settings, problems).map(|d| Form::Declared(Box::new(d))),
         };
@@ -171,11 +179,12 @@ impl Declared {
         query
     }
 
-    /// MariaDB: closes exactly the orders that were locked.
-    pub(super) fn update(&self, kind: KeyType, keys: &[&str], manual: bool) -> Query {
+    /// MariaDB: closes exactly the orders that were locked; `now` is the time of the lock, so that one close has one time.
+    pub(super) fn update(&self, kind: KeyType, keys: &[&str], manual: bool, now: Option<&str>) -> Query {
         let dialect = Dialect::Mysql;
         let mut query = Query::new(dialect);
-        query.text(&format!("UPDATE {} SET {}", self.table.quoted(dialect), self.set.text(dialect)));
+        query.text(&format!("UPDATE {} SET ", self.table.quoted(dialect)));
+        self.set.push(&mut query, now);
         self.push_closable(&mut query, kind, keys, manual);
         query
     }
@@ -184,7 +193,14 @@ impl Declared {
     ///
     /// PostgreSQL locks in the order of the keys first and passes over rows that others hold. The sub-select names rows only: what is
     /// true of them is decided by the UPDATE's own WHERE, on the row as it is then.
-    pub(super) fn close(&self, dialect: Dialect, kind: KeyType, keys: &[&str], manual: bool, patient: bool) -> Query {
+    pub(super) fn close(
+        &self,
+        dialect: Dialect,
+        kind: KeyType,
+        keys: &[&str],
+        manual: bool,
+        patient: bool,
+    ) -> Query {
         let (key, table) = (self.key(dialect), self.table.quoted(dialect));
         let mut query = Query::new(dialect);
         if dialect == Dialect::Postgres {

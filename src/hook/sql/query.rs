@@ -75,9 +75,7 @@ impl Query {
     pub(super) fn key(&mut self, kind: KeyType, key: &str) -> &mut Self {
         match (kind, self.dialect) {
             (KeyType::Bigint, _) => self.bind(Value::Int(key.parse().unwrap_or_default())),
-            (KeyType::Uuid, Dialect::Postgres) => {
-                self.bind(Value::Text(Some(key.to_owned()))).text("::uuid")
-            }
+            (KeyType::Uuid, Dialect::Postgres) => self.bind(Value::Text(Some(key.to_owned()))).text("::uuid"),
             (KeyType::Uuid | KeyType::Text, _) => self.bind(Value::Text(Some(key.to_owned()))),
         }
     }
@@ -117,9 +115,7 @@ impl Query {
             return self;
         }
         match self.dialect {
-            Dialect::Postgres => {
-                self.text(&format!(" AND {column}::text COLLATE \"C\" ")).among(kind, keys)
-            }
+            Dialect::Postgres => self.text(&format!(" AND {column}::text COLLATE \"C\" ")).among(kind, keys),
             Dialect::Sqlite => {
                 self.text(&format!(" AND CAST({column} AS TEXT) COLLATE BINARY ")).among(kind, keys)
             }

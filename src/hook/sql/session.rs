@@ -73,9 +73,7 @@ impl Session {
     /// Runs a statement and answers the number of rows it affected.
     pub(super) async fn run(&mut self, query: Query, named: bool) -> Result<u64, Failure> {
         Ok(match self {
-            Self::Postgres(c) => {
-                c.execute(prepared!(query, named, v => bind_array)).await?.rows_affected()
-            }
+            Self::Postgres(c) => c.execute(prepared!(query, named, v => bind_array)).await?.rows_affected(),
             Self::Mysql(c) => c.execute(prepared!(query, named, v => bind_none)).await?.rows_affected(),
             Self::Sqlite(c) => c.execute(prepared!(query, named, v => bind_none)).await?.rows_affected(),
         })

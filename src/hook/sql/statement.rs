@@ -81,8 +81,12 @@ impl Expression {
             return Err(format!("{field}: expected no comments"));
         }
         let parts = parts(dialect, field, &found)?;
-        if let Some(Part::Bind(_)) = parts.iter().find(|p| !matches!(p, Part::Text(_) | Part::Bind(Bind::Now))) {
-            return Err(format!("{field}: expected no placeholder but :now; what differs by order belongs into then"));
+        if let Some(Part::Bind(_)) =
+            parts.iter().find(|p| !matches!(p, Part::Text(_) | Part::Bind(Bind::Now)))
+        {
+            return Err(format!(
+                "{field}: expected no placeholder but :now; what differs by order belongs into then"
+            ));
         }
         Ok(Self { parts, words: words(&found) })
     }
@@ -95,6 +99,18 @@ impl Expression {
         };
         self.parts.iter().map(part).collect()
     }
+
+    /// Appends the text to `query`, with `:now` bound to the time given, or written as the dialect's own.
+    pub(super) fn push(&self, query: &mut Query, now: Option<&str>) {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => {
+                    query.text(text);
+                }
+                Part::Bind(_) => push_now(query, now),
+            }
+        }
+    }
 }
 
 /// The columns that `set` assigns, and a check that it is nothing but assignments.
@@ -103,7 +119,8 @@ pub(super) fn assigned(dialect: Dialect, text: &str) -> Result<Vec<String>, Stri
     let mut depth = 0_i32;
     let mut columns = Vec::new();
     let mut expects_column = true;
-    let solid = found.iter().filter(|t| !matches!(t, Token::Space(_) | Token::Comment(_))).collect::<Vec<_>>();
+    let solid =
+        found.iter().filter(|t| !matches!(t, Token::Space(_) | Token::Comment(_))).collect::<Vec<_>>();
     for (n, token) in solid.iter().enumerate() {
         match token {
             Token::Other("(") => depth += 1,
@@ -172,7 +189,10 @@ impl Statement {
             _ => String::new(),
         };
         if !allowed.contains(&kind.as_str()) {
-            return Err(format!("{field}: expected one statement of {}, found \"{kind}\"", allowed.join(", ")));
+            return Err(format!(
+                "{field}: expected one statement of {}, found \"{kind}\"",
+                allowed.join(", ")
+            ));
         }
         let written = words(&found);
         if ["UPDATE", "DELETE"].contains(&kind.as_str())
@@ -191,7 +211,9 @@ impl Statement {
             ));
         }
         if !per_batch && !has(&|b| *b == Bind::Id) {
-            return Err(format!("{field}: expected :id, :ids or :rows: it would not know which orders were closed"));
+            return Err(format!(
+                "{field}: expected :id, :ids or :rows: it would not know which orders were closed"
+            ));
         }
         Ok(Self { parts, field, per_batch })
     }
@@ -308,7 +330,8 @@ fn parts(dialect: Dialect, field: &str, found: &[Token<'_>]) -> Result<Vec<Part>
             Token::Other("?") if dialect != Dialect::Postgres => {
                 return Err(format!("{field}: expected named placeholders, found \"?\""));
             }
-            Token::Other("$") if matches!(found.get(n + 1), Some(Token::Other(d)) if d.starts_with(|c: char| c.is_ascii_digit())) => {
+            Token::Other("$") if matches!(found.get(n + 1), Some(Token::Other(d)) if d.starts_with(|c: char| c.is_ascii_digit())) =>
+            {
                 return Err(format!("{field}: expected named placeholders, found \"$\" and a number"));
             }
             // A comment would swallow what is written behind it; a space stands in its place.

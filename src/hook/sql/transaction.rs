@@ -55,16 +55,15 @@ impl Transaction<'_> {
         let lost = matches!(worked, Err(Failure::Lost(_) | Failure::Unknown(_)));
         let at_rest = !lost && self.session.raw("ROLLBACK").await.is_ok();
         // Statements that the server has forgotten are still remembered here: a session that was asked again starts afresh.
-        let forgetful = matches!(worked, Err(Failure::Again(_))) && self.session.dialect() == Dialect::Postgres;
+        let forgetful =
+            matches!(worked, Err(Failure::Again(_))) && self.session.dialect() == Dialect::Postgres;
         (worked, at_rest && !forgetful)
     }
 
     async fn work(&mut self, orders: &[Order<'_>], manner: Manner) -> Outcome {
         let (mut findings, now) = match &self.plan.form {
             Form::Declared(declared) => self.declared(declared, orders, manner).await?,
-            Form::Call(call) => {
-                (verdict::of_call(self.session, self.plan, call, orders).await?, None)
-            }
+            Form::Call(call) => (verdict::of_call(self.session, self.plan, call, orders).await?, None),
         };
         let mut closed: Vec<Order<'_>> = orders
             .iter()
@@ -108,7 +107,8 @@ impl Transaction<'_> {
                 self.session.rows(declared.lock(kind, &keys, manner.manual, manner.patient), named).await?;
             let hit = matched(&keys, &locked)?;
             if !hit.is_empty() {
-                let update = declared.update(kind, &hit, manner.manual);
+                let now = locked.first().and_then(|row| cell(row, 1));
+                let update = declared.update(kind, &hit, manner.manual, now);
                 let affected = self.session.run(update, named).await.map_err(|f| f.during("close"))?;
                 if affected != hit.len() as u64 {
                     return Err(Failure::Mismatch(format!("locked {} rows, matched {affected}", hit.len())));
@@ -156,7 +156,10 @@ impl Transaction<'_> {
                 if let Some(row) = rows.first() {
                     let shown: Vec<&str> = row.iter().map(|c| c.as_deref().unwrap_or("null")).collect();
                     let shown = crate::error::shown(&shown.join(", "));
-                    return Err(Failure::Data(format!("{}: expected no row, found {shown}", statement.field)));
+                    return Err(Failure::Data(format!(
+                        "{}: expected no row, found {shown}",
+                        statement.field
+                    )));
                 }
             }
         }

@@ -128,14 +128,16 @@ pub(super) async fn of_audit(
 }
 
 /// The places of the orders that an audit row of the same generation exists for.
-async fn audited(session: &mut Session, plan: &Plan, orders: &[Order<'_>]) -> Result<HashSet<usize>, Failure> {
+async fn audited(
+    session: &mut Session,
+    plan: &Plan,
+    orders: &[Order<'_>],
+) -> Result<HashSet<usize>, Failure> {
     let keys: Vec<&str> = orders.iter().map(|o| o.key()).collect();
     let Some(query) = plan.audit_lookup(&keys) else { return Ok(HashSet::new()) };
     let rows = session.rows(query, plan.named).await.map_err(|f| f.during("reading the audit"))?;
-    let known: HashSet<(&str, &str)> = rows
-        .iter()
-        .map(|row| (cell(row, 0).unwrap_or_default(), cell(row, 1).unwrap_or_default()))
-        .collect();
+    let known: HashSet<(&str, &str)> =
+        rows.iter().map(|row| (cell(row, 0).unwrap_or_default(), cell(row, 1).unwrap_or_default())).collect();
     let is_ours =
         |order: &&Order<'_>| known.contains(&(order.key(), order.generation().to_string().as_str()));
     Ok(orders.iter().filter(is_ours).map(|o| o.place).collect())
