@@ -2,6 +2,7 @@
 
 mod call;
 mod connection;
+mod receiver;
 mod target;
 mod tls;
 mod verdict;

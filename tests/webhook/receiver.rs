@@ -1,0 +1,76 @@
+//! The sample receiver keeps the contract of docs/hook-webhook.md, and the hook keeps it with the receiver.
+
+use std::net::{SocketAddr, TcpListener};
+
+use duewheel::deadline::{Generation, Stage};
+use duewheel::hook::Verdict;
+use duewheel::hook::webhook::WebhookHook;
+use duewheel::lease::Fence;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{SECRET, judge, lease, reason, secret, settings};
+
+#[path = "../../examples/receiver.rs"]
+#[allow(dead_code, reason = "its main is the example's")]
+mod sample;
+
+fn start() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || sample::run(&listener, SECRET).unwrap());
+    address
+}
+
+/// One request of the shop's own, and the answer's last line.
+async fn shop(address: SocketAddr, method: &str, path: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(format!("{method} {path} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.lines().last().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn the_sample_receiver_closes_only_what_is_unpaid_and_only_once() {
+    let address = start();
+    let hook = WebhookHook::new(&settings(&format!("http://{address}/hooks/close"))).unwrap();
+    for id in ["unpaid", "paid"] {
+        shop(address, "PUT", &format!("/orders/{id}")).await;
+    }
+    shop(address, "PATCH", "/orders/paid").await;
+
+    let mut reminder = lease("unpaid");
+    reminder.stage = Stage(1);
+    judge(&hook, &reminder).await;
+    assert!(shop(address, "GET", "/orders").await.contains(r#""unpaid":"unpaid""#), "a reminder closed it");
+
+    assert_eq!(judge(&hook, &lease("unpaid")).await, Verdict::Closed);
+    assert!(shop(address, "GET", "/orders").await.contains(r#""unpaid":"closed""#));
+    // The answer was lost: asked again with a higher fence, and it is the same answer.
+    let mut again = lease("unpaid");
+    again.fence = Fence(again.fence.0 + 2);
+    assert_eq!(judge(&hook, &again).await, Verdict::Closed);
+    // A worker that was frozen meanwhile is told so.
+    let late = judge(&hook, &lease("unpaid")).await;
+    assert!(reason(&late).contains("a later claim was seen"), "{late:?}");
+    // Another life of the id did not close it.
+    again.generation = Generation(again.generation.0 + 1);
+    again.fence = Fence(again.fence.0 + 2);
+    assert_eq!(judge(&hook, &again).await, Verdict::Skipped { state: "closed".to_owned() });
+
+    assert_eq!(judge(&hook, &lease("paid")).await, Verdict::Skipped { state: "paid".to_owned() });
+    assert!(shop(address, "GET", "/orders").await.contains(r#""paid":"paid""#));
+    assert!(matches!(judge(&hook, &lease("unknown")).await, Verdict::Gone { .. }));
+}
+
+#[tokio::test]
+async fn the_sample_receiver_closes_nothing_for_a_stranger() {
+    let address = start();
+    shop(address, "PUT", "/orders/o1").await;
+    let mut settings = settings(&format!("http://{address}/hooks/close"));
+    settings.secrets = vec![secret("whsec_bm90IHRoZSBmaXJzdCBzZWNyZXQsIGJ1dCBpdHMgaGVpcg==")];
+    let verdict = judge(&WebhookHook::new(&settings).unwrap(), &lease("o1")).await;
+    assert!(reason(&verdict).contains("status 401"), "{verdict:?}");
+    assert!(shop(address, "GET", "/orders").await.contains(r#""o1":"unpaid""#));
+}
