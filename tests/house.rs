@@ -162,7 +162,7 @@ fn only_the_wheel_names_the_redis_client() {
 
 #[test]
 fn only_the_hook_names_a_database_or_an_http_client() {
-    only("src/hook", &["sqlx::", "reqwest::", "use sqlx", "use reqwest"]);
+    only("src/hook", &["sqlx::", "use sqlx", "hyper::client", "tokio_rustls::"]);
 }
 
 #[test]
