@@ -1,5 +1,7 @@
 //! The deadline: one order, when it must be closed, and what its life has been so far.
 
+pub mod life;
+
 use std::fmt;
 
 use crate::clock::Moment;

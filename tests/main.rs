@@ -13,7 +13,9 @@ mod rig;
 
 mod config;
 mod fleet;
+mod formats;
 mod house;
+mod life_cycle;
 mod model;
 mod placement;
 mod redis_rig;
