@@ -4,8 +4,8 @@
 -- it), 'not_dead', or {'ended', record}. O(count log slot size).
 local refusal, meta = open('generation')
 if refusal then return refusal end
-local only_dead, n = ARGV[FIRST] == '1', whole(ARGV[FIRST + 1], 500)
-if not n or n == 0 or #ARGV ~= FIRST + 1 + n then return redis.error_reply('BADCALL cancel') end
+local only_dead, n = flag(ARGV[FIRST]), whole(ARGV[FIRST + 1], 500)
+if only_dead == nil or not n or n == 0 or #ARGV ~= FIRST + 1 + n then return redis.error_reply('BADCALL cancel') end
 local ids = {}
 for i = 1, n do
   ids[i] = ARGV[FIRST + 1 + i]

@@ -8,9 +8,9 @@
 local refusal, meta = open('fence', 'paused', 'tripped', 'claim:' .. tostring(ARGV[FIRST + 2]))
 if refusal then return refusal end
 local limit, lease_us = whole(ARGV[FIRST], 500), whole(ARGV[FIRST + 1], 864e8)
-local worker, nonce, may_suspect = ARGV[FIRST + 2], ARGV[FIRST + 3], ARGV[FIRST + 4] == '1'
+local worker, nonce, may_suspect = ARGV[FIRST + 2], ARGV[FIRST + 3], flag(ARGV[FIRST + 4])
 local poison, late = whole(ARGV[FIRST + 5], 1000000), whole(ARGV[FIRST + 6], 3600000)
-if not limit or limit == 0 or not lease_us or lease_us == 0 or not poison or not late or #ARGV ~= FIRST + 6 then
+if may_suspect == nil or not limit or limit == 0 or not lease_us or lease_us == 0 or not poison or not late or #ARGV ~= FIRST + 6 then
   return redis.error_reply('BADCALL claim')
 end
 local MOST_BYTES = 4194304 -- of bodies in one answer, whatever the limit: an answer is one buffer here, in Redis and in the worker

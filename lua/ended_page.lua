@@ -4,7 +4,7 @@
 local refusal = open()
 if refusal then return refusal end
 local cursor, about = ARGV[FIRST], whole(ARGV[FIRST + 1], 500)
-if not cursor or not string.find(cursor, '^%d+$') or not about or about == 0 then return redis.error_reply('BADCALL ended_page') end
+if not cursor or not string.find(cursor, '^%d+$') or not about or about == 0 or #ARGV ~= FIRST + 1 then return redis.error_reply('BADCALL ended_page') end
 local page = call('HSCAN', ENDED, cursor, 'COUNT', about)
 local answer = { page[1] }
 for i = 1, #page[2], 2 do

@@ -6,9 +6,9 @@
 -- O(count log slot size); refused while memory is full.
 local refusal, meta = open('generation')
 if refusal then return refusal end
-local on_conflict, force, cause, n = ARGV[FIRST], ARGV[FIRST + 1] == '1', whole(ARGV[FIRST + 2], 255), whole(ARGV[FIRST + 3], 500)
+local on_conflict, force, cause, n = ARGV[FIRST], flag(ARGV[FIRST + 1]), whole(ARGV[FIRST + 2], 255), whole(ARGV[FIRST + 3], 500)
 local KNOWN = { keep = true, replace = true, later = true, earlier = true }
-if not KNOWN[on_conflict] or not cause or not n or n == 0 or #ARGV ~= FIRST + 3 + 3 * n then return redis.error_reply('BADCALL enqueue') end
+if not KNOWN[on_conflict] or force == nil or not cause or not n or n == 0 or #ARGV ~= FIRST + 3 + 3 * n then return redis.error_reply('BADCALL enqueue') end
 local ids, dues = {}, {}
 for i = 1, n do
   local at = FIRST + 1 + 3 * i

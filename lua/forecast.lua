@@ -4,7 +4,7 @@
 local refusal = open()
 if refusal then return refusal end
 local from, stretch, n = whole(ARGV[FIRST], MAX_MS), whole(ARGV[FIRST + 1], MAX_MS), whole(ARGV[FIRST + 2], 1500)
-if not from or not stretch or stretch == 0 or not n or n == 0 then return redis.error_reply('BADCALL forecast') end
+if not from or not stretch or stretch == 0 or not n or n == 0 or #ARGV ~= FIRST + 2 then return redis.error_reply('BADCALL forecast') end
 local counts, to, offset = {}, from + stretch * n, 0
 for i = 1, n do counts[i] = 0 end
 repeat

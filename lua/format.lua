@@ -2,6 +2,7 @@
 -- ARGV: none of its own.
 -- Returns 1 when the shard was new, 0 when it was there already. O(1).
 if not keys_of_one_shard() then return redis.error_reply('BADCALL keys') end
+if #ARGV ~= FIRST - 1 then return redis.error_reply('BADCALL format') end
 for i = 1, 3 do
   local number = whole(ARGV[i], 1000000)
   if not number or number == 0 then return redis.error_reply('BADCALL format') end

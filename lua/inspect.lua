@@ -4,7 +4,7 @@
 local refusal, meta = open('paused')
 if refusal then return refusal end
 local id = ARGV[FIRST]
-if not id or #id == 0 then return redis.error_reply('BADCALL inspect') end
+if not id or #id == 0 or #ARGV ~= FIRST then return redis.error_reply('BADCALL inspect') end
 local body = call('HGET', BODIES, id)
 local lease, dead = call('ZSCORE', LEASES, id), call('ZSCORE', DEAD, id)
 local record = call('HGET', ENDED, id)

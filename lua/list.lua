@@ -4,7 +4,7 @@
 local refusal = open()
 if refusal then return refusal end
 local state, from, to, after, limit = ARGV[FIRST], whole(ARGV[FIRST + 1], MAX_MS), whole(ARGV[FIRST + 2], MAX_MS), ARGV[FIRST + 3], whole(ARGV[FIRST + 4], 500)
-if not from or not to or not after or not limit or limit == 0 then return redis.error_reply('BADCALL list') end
+if not from or not to or not after or not limit or limit == 0 or #ARGV ~= FIRST + 4 then return redis.error_reply('BADCALL list') end
 local found, sources = {}, 0
 -- Whether x comes after y byte by byte, as in a zset: Lua's own comparison follows the server's locale.
 local function behind(x, y)

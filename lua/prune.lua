@@ -3,7 +3,7 @@
 -- Returns {next cursor ('0' at the end), removed}. O(500).
 local refusal = open()
 if refusal then return refusal end
-if not whole(ARGV[FIRST], 9e15) and not string.find(ARGV[FIRST] or '', '^%d+$') then return redis.error_reply('BADCALL prune') end
+if not string.find(ARGV[FIRST] or '', '^%d+$') or #ARGV ~= FIRST then return redis.error_reply('BADCALL prune') end
 local page = call('HSCAN', ENDED, ARGV[FIRST], 'COUNT', 500)
 local old = {}
 for i = 1, #page[2], 2 do

@@ -4,6 +4,7 @@
 -- O(started slots), at most 5000 of them. Writes nothing.
 local refusal, meta = open('paused', 'tripped', 'enqueued', 'closed', 'skipped', 'cancelled', 'buried', 'retried', 'lost')
 if refusal then return refusal end
+if #ARGV ~= FIRST - 1 then return redis.error_reply('BADCALL stats') end
 local due, oldest, next_at, offset = 0, -1, -1, 0
 repeat
   local started = call('ZRANGEBYSCORE', SLOTS, '-inf', now, 'LIMIT', offset, 500)

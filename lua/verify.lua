@@ -4,7 +4,7 @@
 local refusal = open()
 if refusal then return refusal end
 local part, cursor = ARGV[FIRST], ARGV[FIRST + 1]
-if not cursor or not string.find(cursor, '^%d+$') then return redis.error_reply('BADCALL verify') end
+if not cursor or not string.find(cursor, '^%d+$') or #ARGV ~= FIRST + 1 then return redis.error_reply('BADCALL verify') end
 local answer = { '0', 0 }
 local function finding(kind, subject, place)
   local at = #answer

@@ -20,6 +20,7 @@ mod model;
 mod placement;
 mod redis_rig;
 mod rights;
+mod scripts;
 #[cfg(feature = "sql")]
 mod sql_check;
 #[cfg(feature = "sql")]

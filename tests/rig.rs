@@ -11,6 +11,7 @@ pub mod postgres;
 pub mod proxy;
 pub mod redis;
 mod resp;
+pub mod scene;
 #[cfg(feature = "sql")]
 pub mod shop;
 pub mod stub;

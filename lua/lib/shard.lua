@@ -18,6 +18,13 @@ local function whole(text, max)
   return number
 end
 
+-- true or false for 1 or 0; nil for anything else.
+local function flag(text)
+  if text == '1' then return true end
+  if text == '0' then return false end
+  return nil
+end
+
 local MAX_MS = 253402300799999 -- 9999-12-31T23:59:59.999Z
 local NAMES = { 'meta', 'slots', 'bodies', 'leases', 'live', 'dead', 'reasons', 'ended', 'events' }
 
