@@ -25,6 +25,8 @@ mod scripts;
 mod sql_check;
 #[cfg(feature = "sql")]
 mod sql_close;
+#[cfg(feature = "sql")]
+mod sql_mall;
 mod time;
 #[cfg(feature = "webhook")]
 mod webhook;

@@ -66,8 +66,13 @@ impl Dialect {
             (Self::Postgres, TimeType::UnixSeconds) => "extract(epoch FROM now())",
             (Self::Postgres, TimeType::UnixMillis) => "extract(epoch FROM now()) * 1000",
             (Self::Mysql, TimeType::Time) => "NOW(6)",
-            (Self::Mysql, TimeType::UnixSeconds) => "UNIX_TIMESTAMP(NOW(6))",
-            (Self::Mysql, TimeType::UnixMillis) => "UNIX_TIMESTAMP(NOW(6)) * 1000",
+            // Through UTC: UNIX_TIMESTAMP(NOW(6)) reads local time, and so is an hour behind for an hour each autumn.
+            (Self::Mysql, TimeType::UnixSeconds) => {
+                "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1000000"
+            }
+            (Self::Mysql, TimeType::UnixMillis) => {
+                "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1000"
+            }
             (Self::Sqlite, TimeType::Time) => {
                 return format!("unixepoch(({expression}), 'subsec') <= unixepoch('now', 'subsec')");
             }

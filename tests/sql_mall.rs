@@ -1,0 +1,261 @@
+//! A real shop's tables, closed with configuration alone. The shop's own SQL file is not part of this repository; without it these
+//! tests say so and pass.
+
+use std::path::{Path, PathBuf};
+
+use duewheel::clock::Moment;
+use duewheel::config::{Config, Draft, Environment, HookSettings};
+use duewheel::hook::sql::{Dialect, SqlSettings, audit_ddl};
+use duewheel::hook::{Hook, Verdict};
+
+use crate::rig::mariadb;
+use crate::rig::shop::{Db, hook, judge, judge_one, lease, leases};
+
+/// The shop's SQL file: beside the repository, or where `DUEWHEEL_TEST_MALL` says.
+fn mall_sql() -> Option<String> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/shops/mall.sql");
+    let path = std::env::var_os("DUEWHEEL_TEST_MALL").map_or(beside, PathBuf::from);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Some(text),
+        Err(_) => {
+            println!("skipped: no {}; set DUEWHEEL_TEST_MALL to the shop's SQL file", path.display());
+            None
+        }
+    }
+}
+
+/// The settings of examples/mall.toml, for this database.
+fn settings(url: &str) -> SqlSettings {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/mall.toml");
+    let draft = Draft::gather(Some(&file), &Environment::of(&[("DATABASE_URL", url)]), &[], None);
+    let config = Config::resolve(draft).unwrap_or_else(|e| panic!("{e}"));
+    match &config.wheels[0].hook {
+        HookSettings::Sql(settings) => (**settings).clone(),
+        other => panic!("a {} hook", other.kind()),
+    }
+}
+
+async fn mall() -> Option<(String, Db)> {
+    let sql = mall_sql()?;
+    let url = mariadb::database().await;
+    let db = Db::open(&url).await;
+    db.run(&sql).await;
+    db.run(&audit_ddl(Dialect::Mysql, "duewheel_audit").unwrap()).await;
+    Some((url, db))
+}
+
+async fn ids(db: &Db, rest: &str) -> Vec<i64> {
+    let rows = db.rows(&format!("SELECT CAST(id AS CHAR) FROM oms_order WHERE {rest} ORDER BY id")).await;
+    rows.into_iter().flatten().flatten().map(|id| id.parse().unwrap()).collect()
+}
+
+/// Every table that a close may touch, as one text.
+async fn picture(db: &Db) -> String {
+    let mut all = String::new();
+    for table in
+        ["oms_order", "pms_sku_stock", "sms_coupon_history", "oms_order_operate_history", "duewheel_audit"]
+    {
+        let columns = db
+            .rows(&format!(
+                "SELECT GROUP_CONCAT('`', column_name, '`' ORDER BY ordinal_position SEPARATOR ', ') \
+                 FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = '{table}'"
+            ))
+            .await;
+        let columns = columns[0][0].clone().unwrap();
+        let rows = db.rows(&format!("SELECT CONCAT_WS('|', {columns}) FROM {table} ORDER BY 1")).await;
+        all += &format!("{table}: {rows:?}\n");
+    }
+    all
+}
+
+#[tokio::test]
+async fn the_real_shop_is_closed_by_configuration_alone_and_a_second_run_changes_nothing() {
+    let Some((url, db)) = mall().await else { return };
+    db.run("UPDATE oms_order SET status = 0 WHERE status = 4").await;
+    // Order 31 was paid for with a coupon, and the same member used another one of the kind earlier.
+    db.run("UPDATE sms_coupon_history SET use_status = 0, use_time = NULL WHERE member_id = 1 AND coupon_id IN (2, 26)").await;
+    db.run(
+        "INSERT INTO sms_coupon_history (coupon_id, member_id, use_status, use_time) VALUES \
+            (26, 1, 1, '2020-05-16 15:16:54'), (26, 1, 1, '2019-01-01 00:00:00')",
+    )
+    .await;
+    let hook = hook(settings(&url));
+    let warnings = hook.check().await.unwrap_or_else(|e| panic!("{e}"));
+    assert!(warnings.iter().all(|w| w.contains("overdue: no index")), "{warnings:?}");
+
+    let all = ids(&db, "true").await;
+    let open = ids(&db, "status = 0 AND delete_status = 0").await;
+    let deleted = ids(&db, "status = 0 AND delete_status = 1").await;
+    assert_eq!((open.len(), deleted.len()), (14, 10), "the shop's 24 candidates");
+    let stock_before = db.number("sum(lock_stock)", "FROM pms_sku_stock").await;
+    let pieces = db
+        .number(
+            "sum(product_quantity)",
+            "FROM oms_order_item JOIN oms_order ON oms_order.id = order_id JOIN pms_sku_stock s ON s.id = product_sku_id \
+             WHERE status = 0 AND oms_order.delete_status = 0",
+        )
+        .await;
+    let history_before = db.number("count(*)", "FROM oms_order_operate_history").await;
+
+    let first = leases(all.iter().copied());
+    let verdicts = judge(&hook, &first).await;
+    for (id, verdict) in all.iter().zip(&verdicts) {
+        if open.contains(id) {
+            assert_eq!(*verdict, Verdict::Closed, "order {id}");
+        } else {
+            assert!(matches!(verdict, Verdict::Skipped { .. }), "order {id}: {verdict:?}");
+        }
+    }
+    assert_eq!(ids(&db, "status = 4 AND modify_time IS NOT NULL AND delete_status = 0").await.len(), 14);
+    assert_eq!(ids(&db, "status = 0").await, deleted, "deleted orders are left alone");
+    assert_eq!(db.number("sum(lock_stock)", "FROM pms_sku_stock").await, stock_before - pieces);
+    assert_eq!(db.number("count(*)", "FROM oms_order_operate_history").await, history_before + 14);
+    assert_eq!(db.number("count(*)", "FROM duewheel_audit").await, 14);
+    let coupons = db
+        .rows("SELECT CAST(use_time AS CHAR) FROM sms_coupon_history WHERE coupon_id = 26 AND use_status = 1")
+        .await;
+    assert_eq!(
+        coupons,
+        [vec![Some("2019-01-01 00:00:00".to_owned())]],
+        "one coupon came back, the one used last"
+    );
+
+    let before = picture(&db).await;
+    let again = judge(&hook, &first).await;
+    assert!(all.iter().zip(&again).all(|(id, v)| !open.contains(id) || *v == Verdict::Closed), "{again:?}");
+    let anew = judge(&hook, &leases(all)).await;
+    assert!(anew.iter().all(|v| matches!(v, Verdict::Skipped { .. })), "{anew:?}");
+    assert_eq!(picture(&db).await, before, "the second run changed something");
+}
+
+#[tokio::test]
+async fn the_real_shops_windows_are_kept_in_its_own_zone() {
+    for (zone, hours) in [("+08:00", 8), ("-05:00", -5)] {
+        let Some((url, db)) = mall().await else { return };
+        // 120 minutes for ordinary orders, 60 for flash ones, by the shop's own setting.
+        for (id, kind, minutes, seconds) in
+            [(12, 0, 120, 2), (29, 0, 120, -30), (31, 1, 60, 2), (36, 1, 60, -30)]
+        {
+            let age = minutes * 60 + seconds;
+            db.run(&format!(
+                "UPDATE oms_order SET status = 0, delete_status = 0, order_type = {kind}, \
+                 create_time = UTC_TIMESTAMP() + INTERVAL {hours} HOUR - INTERVAL {age} SECOND WHERE id = {id}"
+            ))
+            .await;
+        }
+        let hook = hook(SqlSettings { time_zone: Some(zone.to_owned()), ..settings(&url) });
+        let began = Moment::host_now();
+        let verdicts = judge(&hook, &leases([12, 29, 31, 36])).await;
+        for n in [0, 2] {
+            assert_eq!(verdicts[n], Verdict::Closed, "{zone}: {verdicts:?}");
+        }
+        for n in [1, 3] {
+            let Verdict::NotDue { until: Some(until) } = verdicts[n] else { panic!("{zone}: {verdicts:?}") };
+            assert!((15..=31).contains(&until.since(began).as_secs()), "{zone}: {until}");
+        }
+        let written = db
+            .number(
+                &format!("TIMESTAMPDIFF(SECOND, create_time, UTC_TIMESTAMP() + INTERVAL {hours} HOUR)"),
+                "FROM oms_order_operate_history WHERE order_id = 12 AND operate_man = 'duewheel'",
+            )
+            .await;
+        assert!((0..30).contains(&written), "{zone}: the history is off by {written} s");
+    }
+}
+
+#[tokio::test]
+async fn no_order_of_the_real_shop_is_closed_early_when_the_clocks_change() {
+    let Some((url, db)) = mall().await else { return };
+    // What the shop wrote, in Berlin; when two hours have passed, in UTC.
+    let cases = [
+        // The night of spring: 02:00 becomes 03:00. Local arithmetic would close an hour early.
+        ("2026-03-29 01:30:00", "2026-03-29T02:30:00Z"),
+        ("2026-03-29 03:30:00", "2026-03-29T03:30:00Z"),
+        // The night of autumn: 03:00 becomes 02:00 again. 02:30 happens twice; the later one counts.
+        ("2026-10-25 01:30:00", "2026-10-25T01:30:00Z"),
+        ("2026-10-25 02:30:00", "2026-10-25T03:30:00Z"),
+        ("2026-10-25 03:30:00", "2026-10-25T04:30:00Z"),
+        ("2026-07-01 12:00:00", "2026-07-01T12:00:00Z"),
+    ];
+    for (written, due) in cases {
+        let due = due.parse::<jiff::Timestamp>().unwrap().as_second();
+        db.run(&format!(
+            "UPDATE oms_order SET status = 0, delete_status = 0, order_type = 0, create_time = '{written}' WHERE id = 12; \
+             DELETE FROM duewheel_audit"
+        ))
+        .await;
+        for (at, expected) in [
+            (due - 1, Verdict::NotDue { until: Some(Moment::from_millis(due as u64 * 1000).unwrap()) }),
+            (due, Verdict::Closed),
+        ] {
+            // The session's clock stands still at the moment of the trial.
+            let settings = SqlSettings {
+                time_zone: Some("Europe/Berlin".to_owned()),
+                session: vec![format!("SET timestamp = {at}")],
+                ..settings(&url)
+            };
+            assert_eq!(judge_one(&hook(settings), &lease(12)).await, expected, "created {written}, at {at}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_payment_that_races_the_close_of_the_real_shop_wins_or_loses_cleanly() {
+    let Some((url, db)) = mall().await else { return };
+    db.run("UPDATE oms_order SET status = 0, delete_status = 0 WHERE status IN (0, 4)").await;
+    let open = ids(&db, "status = 0").await;
+    let hook = hook(settings(&url));
+    let (mut paid, mut closed) = (0, 0);
+    for _ in 0..15 {
+        db.run("UPDATE oms_order SET status = 0, payment_time = NULL WHERE status IN (1, 4) AND delete_status = 0; \
+                DELETE FROM duewheel_audit; DELETE FROM oms_order_operate_history; UPDATE pms_sku_stock SET lock_stock = 0").await;
+        let open = ids(&db, "status = 0 AND delete_status = 0").await;
+        let payer = {
+            let (db, open) = (db.clone(), open.clone());
+            tokio::spawn(async move {
+                let mut won = Vec::new();
+                for id in open {
+                    let pay = format!(
+                        "UPDATE oms_order SET status = 1, payment_time = NOW() WHERE id = {id} AND status = 0"
+                    );
+                    if db.run(&pay).await == 1 {
+                        won.push(id);
+                    }
+                    tokio::time::sleep(std::time::Duration::from_micros(fastrand::u64(0..400))).await;
+                }
+                won
+            })
+        };
+        tokio::time::sleep(std::time::Duration::from_micros(fastrand::u64(0..8000))).await;
+        let mut leases = leases(open.iter().copied());
+        fastrand::shuffle(&mut leases);
+        let mut lost = Vec::new();
+        for part in leases.chunks(4) {
+            for (lease, verdict) in part.iter().zip(judge(&hook, part).await) {
+                let id: i64 = lease.id.as_str().parse().unwrap();
+                match verdict {
+                    Verdict::Closed => lost.push(id),
+                    Verdict::Skipped { state } => assert_eq!(state, "paid"),
+                    other => panic!("order {id}: {other:?}"),
+                }
+            }
+        }
+        let won = payer.await.unwrap();
+        lost.sort_unstable();
+        assert_eq!(ids(&db, "status = 1 AND delete_status = 0 AND payment_time IS NOT NULL").await, won);
+        assert_eq!(ids(&db, "status = 4").await, lost);
+        assert_eq!(won.len() + lost.len(), open.len(), "each order is paid or closed");
+        let released = db
+            .number(
+                "coalesce(sum(product_quantity), 0)",
+                "FROM oms_order_item JOIN oms_order ON oms_order.id = order_id JOIN pms_sku_stock s ON s.id = product_sku_id \
+                 WHERE status = 4",
+            )
+            .await;
+        assert_eq!(db.number("-sum(lock_stock)", "FROM pms_sku_stock").await, released);
+        assert_eq!(db.number("count(*)", "FROM oms_order_operate_history").await, lost.len() as i64);
+        paid += won.len();
+        closed += lost.len();
+    }
+    assert!(open.len() >= 14 && paid > 0 && closed > 0, "no race: {paid} paid, {closed} closed");
+}
