@@ -26,6 +26,8 @@ mod sql_check;
 #[cfg(feature = "sql")]
 mod sql_close;
 #[cfg(feature = "sql")]
+mod sql_failure;
+#[cfg(feature = "sql")]
 mod sql_mall;
 mod time;
 #[cfg(feature = "webhook")]

@@ -16,6 +16,8 @@ pub mod scene;
 pub mod shop;
 pub mod stub;
 pub mod wheel;
+#[cfg(feature = "sql")]
+pub mod wire;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -177,8 +177,9 @@ impl Shop {
                  AS back WHERE item.sku = back.sku"
             }
             Kind::Mariadb => {
-                "UPDATE item JOIN (SELECT sku, SUM(quantity) AS quantity FROM order_item WHERE order_id IN (:ids) \
-                 GROUP BY sku) AS back ON back.sku = item.sku \
+                // Straight: left to itself, MariaDB may walk through the whole of a small table and wait for rows it does not need.
+                "UPDATE (SELECT sku, SUM(quantity) AS quantity FROM order_item WHERE order_id IN (:ids) \
+                 GROUP BY sku) AS back STRAIGHT_JOIN item ON item.sku = back.sku \
                  SET available = available + back.quantity, reserved = reserved - back.quantity"
             }
         };

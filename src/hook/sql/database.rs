@@ -1,6 +1,8 @@
 //! One database of the shop: how to reach it, and what every session to it is told first.
 
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
@@ -31,6 +33,8 @@ pub(super) struct Database {
     statement_timeout: Duration,
     lock_timeout: Duration,
     session: Vec<String>,
+    /// MariaDB, not MySQL: found out at the first session.
+    is_mariadb: Arc<AtomicBool>,
 }
 
 impl Database {
@@ -91,6 +95,7 @@ impl Database {
             statement_timeout: settings.statement_timeout,
             lock_timeout: settings.lock_timeout,
             session: settings.session.clone(),
+            is_mariadb: Arc::default(),
         })
     }
 
@@ -127,7 +132,9 @@ impl Database {
         let version = version.into_iter().flatten().next().flatten().unwrap_or_default();
         let millis = self.statement_timeout.as_millis();
         // MySQL's own limit holds for SELECT only; the client's limit is behind both.
-        let limits = if version.contains("MariaDB") {
+        let is_mariadb = version.contains("MariaDB");
+        self.is_mariadb.store(is_mariadb, Ordering::Relaxed);
+        let limits = if is_mariadb {
             format!(
                 "max_statement_time = {}.{:03}, idle_transaction_timeout = {}",
                 millis / 1000,
@@ -166,8 +173,9 @@ impl Database {
                     .await
             }
             Dialect::Mysql => {
-                // Whole seconds, at least one.
-                let lock = if hurried { HURRIED } else { self.lock_timeout }.as_secs_f64().ceil().max(1.0);
+                // Whole seconds; not to wait at all is MariaDB's alone.
+                let least = if hurried && self.is_mariadb.load(Ordering::Relaxed) { 0 } else { 1 };
+                let lock = if hurried { least } else { self.lock_timeout.as_millis().div_ceil(1000).max(1) };
                 session.raw(format!("SET SESSION innodb_lock_wait_timeout = {lock}; BEGIN")).await
             }
             // The write lock is taken at once: a transaction that reads first and then writes may be refused in its middle.
