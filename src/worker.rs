@@ -1,9 +1,9 @@
 //! The fleet: claims due deadlines, hands them to the hook, settles the verdicts.
 //!
-//! One worker serves one wheel. For every shard there is a [`poller`] that sleeps until the shard's next moment and claims, and a
-//! [`settler`] that writes verdicts in batches; between them the [`executor`] calls the hook. Beside them small services keep leases
-//! alive ([`heartbeat`]), say who is there ([`roster`]), forget what is old ([`janitor`]) and prove that Redis still lets us work
-//! ([`sentry`]). All of them are passes that answer "when next?", driven by the one loop in [`service`].
+//! One worker serves one wheel. For every shard there is a `poller` that sleeps until the shard's next moment and claims, and a
+//! `settler` that writes verdicts in batches; between them the `executor` calls the hook. Beside them small services keep leases
+//! alive (`heartbeat`), say who is there (`roster`), forget what is old (`janitor`) and prove that Redis still lets us work
+//! (`sentry`). All of them are passes that answer "when next?", driven by the one loop in `service`.
 
 mod alarm;
 mod executor;
