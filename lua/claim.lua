@@ -64,7 +64,8 @@ repeat
     local member, start = started[i], tonumber(started[i + 1])
     if start > cutoff then enough = true break end
     local key = SLOT_PREFIX .. member
-    local due = call('ZRANGEBYSCORE', key, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, window)
+    local due = peek('ZRANGEBYSCORE', key, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, window)
+    if not due then due, moving = {}, true end
     local slot = { member = member, key = key, taken = 0, due = #due / 2, over = start + width_of(member) - 1 <= cutoff }
     walked[#walked + 1] = slot
     for j = 1, #due, 2 do
@@ -135,6 +136,12 @@ if #taken > 0 then
     end
   end
   answer[3], answer[6] = fence, alone
+  for k = 1, #walked do
+    local slot = walked[k]
+    if slot.taken > 0 then
+      slot.gone = (slot.over and slot.due == slot.taken and slot.due < window) or call('ZCARD', slot.key) == slot.taken
+    end
+  end
 
   -- Adds before removals: an error half-way leaves an id in two places, which the structural scan mends, and never in none.
   if #leases > 0 then
@@ -153,10 +160,7 @@ if #taken > 0 then
       else
         call('ZREMRANGEBYRANK', slot.key, 0, slot.taken - 1)
       end
-      if slot.over and slot.due == slot.taken and slot.due < window then
-        call('ZREM', SLOTS, slot.member)
-        slot.gone = true
-      end
+      if slot.gone then call('ZREM', SLOTS, slot.member) end
     end
   end
 end
@@ -164,20 +168,16 @@ end
 -- When to look again: at once after a full batch, else at the earliest of the heads, the next slot's start, the next lease end.
 if full then
   next_look = now
-  for k = 1, #walked do
-    local slot = walked[k]
-    if slot.taken > 0 and not slot.gone and call('EXISTS', slot.key) == 0 then call('ZREM', SLOTS, slot.member) end
-  end
 else
   next_look = next_lease_end()
   for k = 1, #walked do
     local slot = walked[k]
     if not slot.gone then
-      local head = call('ZRANGE', slot.key, 0, 0, 'WITHSCORES')[2]
+      local head = peek('ZRANGE', slot.key, 0, 0, 'WITHSCORES')
+      head = head and tonumber(head[2])
       if not head then
-        if slot.taken > 0 then call('ZREM', SLOTS, slot.member) else moving = true end
+        moving = true
       else
-        head = tonumber(head)
         -- A head that is due but was left is a suspect that waits for its turn, or the start of a batch that ended at one.
         if head <= horizon and suspects_left then
           local next_head = call('ZRANGEBYSCORE', slot.key, '(' .. format('%.0f', horizon), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]

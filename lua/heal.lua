@@ -1,10 +1,12 @@
 -- heal: mends one finding of the structural scan, if it is still true.
--- ARGV 8 kind | 9 id ('' where the subject is a slot) | 10 place: '<level>:<n>', leases or dead
+-- ARGV 8 kind | 9 id ('' where the subject is a slot) | 10 place: '<level>:<n>', leases or dead | 11 slots may be moving 0|1
+-- On a Cluster an indexed slot that reads as empty may be on its way from another node: to put it anew would leave two of it, to forget
+-- it would hide it when it comes. There such a finding is only reported.
 -- Returns 1 when something was mended, else 0. O(log n).
 local refusal = open()
 if refusal then return refusal end
-local kind, id, place = ARGV[FIRST], ARGV[FIRST + 1], ARGV[FIRST + 2]
-if not place or #ARGV ~= FIRST + 2 then return redis.error_reply('BADCALL heal') end
+local kind, id, place, may_move = ARGV[FIRST], ARGV[FIRST + 1], ARGV[FIRST + 2], flag(ARGV[FIRST + 3])
+if may_move == nil or #ARGV ~= FIRST + 3 then return redis.error_reply('BADCALL heal') end
 touch()
 local body, leased, dead = call('HGET', BODIES, id), call('ZSCORE', LEASES, id), call('ZSCORE', DEAD, id)
 local cause, level, _, generation, due_at, next_at = header_of(body)
@@ -14,13 +16,14 @@ local function leave(where)
   if where == 'leases' then call('ZREM', LEASES, id) return end
   if where == 'dead' then call('ZREM', DEAD, id) call('HDEL', REASONS, id) return end
   local key = SLOT_PREFIX .. where
-  if call('ZREM', key, id) == 1 and call('EXISTS', key) == 0 then call('ZREM', SLOTS, where) end
+  local last = call('ZCARD', key) == 1
+  if call('ZREM', key, id) == 1 and last then call('ZREM', SLOTS, where) end
 end
 
 if kind == 'body_without_place' then
   if not cause or leased or dead or in_slot(level, next_at, id) then return 0 end
-  -- The index may name a slot that reads as empty because it was deleted by hand: placing it anew is what the heal is for.
   local member, start = member_of(level, next_at)
+  if may_move and call('ZCARD', SLOT_PREFIX .. member) == 0 and call('ZSCORE', SLOTS, member) then return 0 end
   call('ZADD', SLOT_PREFIX .. member, next_at, id)
   call('ZADD', SLOTS, start, member)
   return 1
@@ -53,7 +56,7 @@ elseif kind == 'slot_not_indexed' then
   call('ZADD', SLOTS, tonumber(sub(place, 3)) * width, place)
   return 1
 elseif kind == 'index_without_slot' then
-  if not is_slot or call('EXISTS', SLOT_PREFIX .. place) == 1 then return 0 end
+  if not is_slot or may_move or call('EXISTS', SLOT_PREFIX .. place) == 1 then return 0 end
   return call('ZREM', SLOTS, place)
 elseif kind == 'bad_header' then
   if cause or dead or not body then return 0 end

@@ -16,6 +16,7 @@ mod fleet;
 mod formats;
 mod house;
 mod life_cycle;
+mod migration;
 mod model;
 mod placement;
 mod redis_rig;

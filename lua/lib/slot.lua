@@ -2,7 +2,9 @@
 -- the slot's start, exactly while the slot's key exists.
 --
 -- During a hash-slot migration a computed key reads as empty on the node it is moving to. So: an indexed slot that reads as empty, or a
--- header that names a slot without the id, has MOVED; the verb answers TRYAGAIN before it writes.
+-- header that names a slot without the id, has MOVED; the verb answers TRYAGAIN before it writes. On the node it leaves, a computed key that is
+-- not there is refused: one that has moved, a new one, and one that this very call has emptied. So no slot is touched after its last id
+-- was taken; whether it will be empty is read before.
 local SLOT_PREFIX = sub(META or '', 1, -5) .. 'slot:'
 local REACH, FACTOR, MAX_LEVEL = 4096, 64, 3
 local TRYAGAIN = 'TRYAGAIN a slot is moving'
@@ -23,6 +25,16 @@ end
 
 local function width_of(member)
   return WIDTH * FACTOR ^ tonumber(sub(member, 1, 1))
+end
+
+-- Reads a slot; nil where its key is on another node already.
+local function peek(...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then
+    if string.find(answer.err, 'non local key', 1, true) then return nil end
+    error(answer)
+  end
+  return answer
 end
 
 -- A plan gathers placements by slot, so that each slot is read once and written once.
@@ -48,10 +60,9 @@ local function plan_moved(plan)
   local fresh = {}
   for i = 1, #members do
     local slot = plan.by_member[members[i]]
-    local filled = call('ZCARD', slot.key) > 0
-    if indexed[i] then
-      if not filled then return true end
-    else
+    local filled = peek('ZCARD', slot.key)
+    if not filled or (indexed[i] and filled == 0) then return true end
+    if not indexed[i] then
       fresh[#fresh + 1] = slot.start
       fresh[#fresh + 1] = members[i]
     end
@@ -79,5 +90,6 @@ end
 local function leave_slot(level, next_at, id)
   local member = member_of(level, next_at)
   local key = SLOT_PREFIX .. member
-  if call('ZREM', key, id) == 1 and call('EXISTS', key) == 0 then call('ZREM', SLOTS, member) end
+  local last = call('ZCARD', key) == 1
+  if call('ZREM', key, id) == 1 and last then call('ZREM', SLOTS, member) end
 end

@@ -102,6 +102,22 @@ impl Store {
         self.judge(lane, &held, outcome, attempted).await
     }
 
+    /// Whether this is a node of a Redis Cluster, where keys may move to another node at any time.
+    pub(super) async fn is_cluster(&self) -> Result<bool> {
+        let hello = self.command(&redis::cmd("HELLO"), "ask for the mode of Redis").await?;
+        let words: Vec<Value> = match hello {
+            Value::Map(pairs) => pairs.into_iter().flat_map(|(name, value)| [name, value]).collect(),
+            Value::Array(words) => words,
+            _ => Vec::new(),
+        };
+        let text = |value: &Value| match value {
+            Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Value::SimpleString(text) => text.clone(),
+            _ => String::new(),
+        };
+        Ok(words.windows(2).any(|pair| text(&pair[0]) == "mode" && text(&pair[1]) == "cluster"))
+    }
+
     async fn judge(
         &self,
         lane: &Lane,

@@ -22,6 +22,7 @@ impl Wheel {
     /// Scans one shard into `all`.
     pub async fn verify_shard(&self, shard: Shard, heal: bool, all: &mut Verification) -> Result<()> {
         let mut seen = std::collections::HashSet::new();
+        let may_move = heal && self.store().is_cluster().await?;
         for part in PARTS {
             let mut cursor = 0;
             loop {
@@ -32,7 +33,7 @@ impl Wheel {
                 let mut mended = false;
                 for found in findings {
                     if seen.insert(found.clone()) {
-                        let healed = heal && self.heal(shard, &found).await?;
+                        let healed = heal && self.heal(shard, &found, may_move).await?;
                         mended |= healed;
                         all.findings.push(Finding {
                             shard: shard.0,
@@ -77,10 +78,10 @@ impl Wheel {
         Ok(Some((next, scanned, findings)))
     }
 
-    async fn heal(&self, shard: Shard, found: &Found) -> Result<bool> {
+    async fn heal(&self, shard: Shard, found: &Found, may_move: bool) -> Result<bool> {
         let value = self
             .call(&script::HEAL, shard, |cmd| {
-                cmd.arg(&found.kind).arg(&found.id).arg(&found.place);
+                cmd.arg(&found.kind).arg(&found.id).arg(&found.place).arg(u8::from(may_move));
             })
             .await?;
         Ok(reply::number(&value) == Some(1))

@@ -80,8 +80,9 @@ impl Scene {
         for (name, ms) in scheduled {
             wheel.enqueue(&deadline(name, after(ms)), OnConflict::Keep, false).await.unwrap().unwrap();
         }
-        let due =
-            ["leased-a", "leased-b", "leased-c", "flagged", "retried", "dead", "dead-2", "closed", "lost"];
+        let due = [
+            "leased-a", "leased-b", "leased-c", "flagged", "retried", "dead", "dead-2", "closed", "vanished",
+        ];
         for name in due {
             wheel.enqueue(&deadline(name, after(0)), OnConflict::Keep, false).await.unwrap().unwrap();
         }
@@ -264,7 +265,7 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
         Call::new("pause", &script::PAUSE, vec![word("pause"), text("{}")]),
         Call::new("prune", &script::PRUNE, vec![Arg::Cursor("0".to_owned())]),
         Call::new("evict", &script::EVICT, vec![number(&2), text("far"), far, text("dead"), dead]),
-        Call::new("heal", &script::HEAL, vec![word("body_without_place"), text("near"), text("")]),
+        Call::new("heal", &script::HEAL, vec![word("body_without_place"), text("near"), text(""), word("1")]),
         Call::new("inspect", &script::INSPECT, vec![text("near")]),
         Call::new(
             "list",
