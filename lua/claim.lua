@@ -3,8 +3,8 @@
 --   14 late ms: take only what is at least so late (0 for the shard's preferred worker)
 -- Returns {now us, next look ms, fence us, state, reaped, alone 0|1, then id, body, live for each}
 --   state: 'running', 'paused' or 'tripped' (nothing is leased then; expired leases are still reaped).
--- A suspect is an id that lost a lease before: it is leased alone, by a worker that holds no other suspect, so that a crash names the
--- culprit. A repeated nonce returns what is still leased at that claim's fence. O(limit log slot size).
+-- A suspect is an id that lost its lease twice: it is leased alone, by a worker that holds no other suspect, so that a crash names the
+-- culprit. Once is no suspicion: a worker that was killed leaves all it had in hand behind, and that must come back at full speed. A repeated nonce returns what is still leased at that claim's fence. O(limit log slot size).
 local refusal, meta = open('fence', 'paused', 'tripped', 'claim:' .. tostring(ARGV[FIRST + 2]))
 if refusal then return refusal end
 local limit, lease_us = whole(ARGV[FIRST], 500), whole(ARGV[FIRST + 1], 864e8)
@@ -38,7 +38,7 @@ if last_nonce == nonce then
   end
   if #held == 1 then
     local _, losses = live_of(answer[#answer])
-    answer[6] = losses > 0 and 1 or 0
+    answer[6] = losses >= SUSPECT and 1 or 0
   end
   return answer
 end
@@ -120,7 +120,7 @@ if any_live > 0 and #found > 0 then
   ids, slots, lives, n = {}, {}, {}, 0
   for i = 1, #found do
     local _, losses = live_of(all[i])
-    if losses == 0 then
+    if losses < SUSPECT then
       n = n + 1
       ids[n], slots[n], lives[n] = found[i], from[i], all[i]
       if n == limit then break end
