@@ -61,6 +61,7 @@ for i = 1, n do
       moving[#moving + 1] = i
     end
   else
+    if not whole(fence, 9e15) then return redis.error_reply('BADCALL settle fence') end
     marks[i] = '0'
     if what == 'end' then others[#others + 1] = i end
   end

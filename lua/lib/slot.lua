@@ -56,24 +56,19 @@ end
 local function plan_moved(plan)
   local members, by_member = plan.members, plan.by_member
   if #members == 0 then return false end
-  local indexed, keys, expected, fresh = call('ZMSCORE', SLOTS, unpack(members)), {}, 0, {}
+  local indexed, known, new, fresh = call('ZMSCORE', SLOTS, unpack(members)), {}, {}, {}
   for i = 1, #members do
     local slot = by_member[members[i]]
-    keys[i] = slot.key
     if indexed[i] then
-      expected = expected + 1
+      known[#known + 1] = slot.key
     else
+      new[#new + 1] = slot.key
       fresh[#fresh + 1], fresh[#fresh + 2] = slot.start, members[i]
     end
   end
   plan.fresh = fresh
-  local there = peek('EXISTS', unpack(keys))
-  if not there then return true end
-  if there == expected then return false end
-  for i = 1, #members do
-    if indexed[i] and call('EXISTS', keys[i]) == 0 then return true end
-  end
-  return false
+  if #new > 0 and not peek('EXISTS', unpack(new)) then return true end
+  return #known > 0 and peek('EXISTS', unpack(known)) ~= #known
 end
 
 -- Writes a plan that plan_moved has read: the slots first, then the index.
