@@ -30,6 +30,7 @@ mod sql_close;
 mod sql_failure;
 #[cfg(feature = "sql")]
 mod sql_mall;
+mod store;
 mod time;
 #[cfg(feature = "webhook")]
 mod webhook;

@@ -91,7 +91,7 @@ impl Move {
     async fn attempt(&mut self, call: &Call, node: usize, moved: &[String], at: &str) {
         let before = self.dump();
         let mut cmd = redis::cmd("EVAL");
-        cmd.arg(call.script.source()).arg(9).arg(&self.scene.keys()).arg(&arguments(call));
+        cmd.arg(call.script.source()).arg(9).arg(&self.scene.keys()).arg(arguments(call));
         let outcome = asking(&mut self.connections[node], &cmd);
         let after = self.dump();
         self.tried += 1;

@@ -70,7 +70,12 @@ impl Proxy {
     pub fn start(server_port: u16) -> Self {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).thread_name("proxy").enable_all().build().expect("a runtime");
-        let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0))).expect("a free port");
+        // Not by blocking on the runtime: a test may be inside one already.
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        listener.set_nonblocking(true).expect("a listener for the runtime");
+        let guard = runtime.enter();
+        let listener = TcpListener::from_std(listener).expect("a listener for the runtime");
+        drop(guard);
         let address = listener.local_addr().expect("an address");
         let (mood, moods) = watch::channel(Mood::default());
         let shared = Arc::new(Shared::default());
