@@ -166,10 +166,28 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-fn push_escaped(out: &mut String, c: char) {
+/// JSON text with the characters that [`escaped`] escapes written as JSON escapes: the same value, safe on a terminal. They stand only
+/// inside its strings, but for line ends and tabs between tokens, which become spaces.
+pub fn escaped_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '\n' | '\r' | '\t' => out.push(' '),
+            c if needs_escape(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn needs_escape(c: char) -> bool {
     // Bidirectional controls reorder what a person reads; they are no more welcome on a terminal than ESC.
     let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if c.is_control() || reorders { out.extend(c.escape_unicode()) } else { out.push(c) }
+    c.is_control() || reorders
+}
+
+fn push_escaped(out: &mut String, c: char) {
+    if needs_escape(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
 }
 
 fn join_problems(problems: &[String]) -> String {

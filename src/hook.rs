@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::lease::Lease;
 use crate::shard::WheelName;
 
+pub mod log;
 #[cfg(feature = "sql")]
 pub mod sql;
 #[cfg(feature = "webhook")]

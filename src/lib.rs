@@ -23,4 +23,8 @@ pub mod worker;
 
 // What assembles, parses and prints.
 #[cfg(feature = "cli")]
+pub mod cli;
+#[cfg(feature = "cli")]
 pub mod config;
+#[cfg(feature = "cli")]
+pub mod telemetry;

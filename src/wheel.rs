@@ -8,6 +8,7 @@ mod body;
 mod carry;
 mod claim;
 mod fault;
+mod floor;
 mod inspect;
 mod keys;
 mod movement;
@@ -17,6 +18,7 @@ mod reply;
 mod reshard;
 pub mod script;
 mod selftest;
+mod server;
 mod settings;
 mod store;
 mod verify;
@@ -28,7 +30,9 @@ use redis::{Cmd, Value};
 
 pub use carry::Carried;
 pub use claim::{Ask, Claimed, Renewed, Settlement, ShardState, What};
+pub use floor::Floor;
 pub use presence::{Presence, WorkerRecord};
+pub use server::ServerFacts;
 pub use settings::{RedisSettings, WheelSettings};
 pub use store::Store;
 

@@ -11,6 +11,7 @@
 
 mod rig;
 
+mod cli;
 mod config;
 mod fleet;
 mod formats;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "the rig offers more than one promise area needs")]
 
+pub mod cli;
 pub mod cluster;
 pub mod hook;
 #[cfg(feature = "sql")]

@@ -2,7 +2,6 @@
 
 mod call;
 mod connection;
-mod fleet;
 mod receiver;
 mod target;
 mod tls;

@@ -37,6 +37,10 @@ fn kind_of(error: &RedisError) -> StoreKind {
     if error.is_connection_refusal() {
         return StoreKind::Unreachable;
     }
+    // Whoever answers is no Redis: a wrong port, or a proxy that speaks HTTP.
+    if error.kind() == redis::ErrorKind::Parse {
+        return StoreKind::Unreachable;
+    }
     if error.is_timeout() || error.is_connection_dropped() || error.is_io_error() {
         return StoreKind::Unknown;
     }

@@ -6,7 +6,8 @@ use secrecy::ExposeSecret as _;
 
 use crate::clock::Moment;
 use crate::config::section::Section;
-use crate::hook::webhook::{WebhookFormat, WebhookSecret, WebhookSettings};
+use crate::error::Error;
+use crate::hook::webhook::{WebhookFormat, WebhookHook, WebhookSecret, WebhookSettings};
 
 pub(super) fn resolve(section: &mut Section<'_>) -> WebhookSettings {
     let ms = Duration::from_millis;
@@ -39,6 +40,10 @@ pub(super) fn resolve(section: &mut Section<'_>) -> WebhookSettings {
     settings.retry_after_cap = section.duration("retry_after_cap", Duration::ZERO..=7 * day);
     if let Some(agent) = section.text("user_agent") {
         settings.user_agent = agent;
+    }
+    // What the endpoint's own parts refuse (URL, headers, secrets, certificates); each problem begins with its key.
+    if let Err(Error::Config(problems)) = WebhookHook::new(&settings) {
+        section.foreign_problems(&problems);
     }
     settings
 }

@@ -1,0 +1,309 @@
+//! `duewheel check`: is everything fit for the job? Each finding says what to do about it.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::failure::Outcome;
+use super::hook::Closer;
+use super::output::Output;
+use crate::clock::show_duration;
+use crate::config::{HookSettings, WheelConfig};
+use crate::error::{Error, Result, escaped};
+use crate::wheel::{ServerFacts, Store, Wheel};
+
+/// Above it a deadline that another host computed fires noticeably early or late for people.
+const CLOCK_LIMIT_MS: i64 = 500;
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+#[command(
+    about = "Looks whether configuration, Redis and hook are fit for the job",
+    long_about = "Looks whether configuration, Redis and hook are fit for the job, and says of each problem what to do. Changes \
+                  nothing but a scratch shard, which goes away by itself. Exit code 3 where a problem was found; warnings leave 0. \
+                  69 or 77 where Redis could not be asked at all, 78 where the configuration cannot be used.",
+    after_help = "Examples:\n  duewheel check\n  duewheel check --wheel orders --json"
+)]
+pub struct Check {}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Level {
+    Ok,
+    Warning,
+    Problem,
+}
+
+#[derive(Debug, serde::Serialize)]
+struct Finding {
+    level: Level,
+    check: String,
+    found: String,
+    advice: String,
+}
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn ok(&mut self, check: &str, found: impl Into<String>) {
+        self.add(Level::Ok, check, found, "");
+    }
+
+    fn warning(&mut self, check: &str, found: impl Into<String>, advice: &str) {
+        self.add(Level::Warning, check, found, advice);
+    }
+
+    fn problem(&mut self, check: &str, found: impl Into<String>, advice: &str) {
+        self.add(Level::Problem, check, found, advice);
+    }
+
+    fn add(&mut self, level: Level, check: &str, found: impl Into<String>, advice: &str) {
+        let (check, found, advice) = (check.to_owned(), found.into(), advice.to_owned());
+        self.0.push(Finding { level, check, found, advice });
+    }
+}
+
+/// Checks everything.
+pub async fn run(_: &Check, context: &Context, output: &mut Output) -> Outcome {
+    let mut findings = Findings::default();
+    configuration(context, &mut findings);
+    let store = context.store()?;
+    let down = redis(&store, &mut findings).await.err();
+    let wheels: Vec<&WheelConfig> = match &context.wheel {
+        Some(_) => vec![context.wheel_config()?],
+        None => context.config.wheels.iter().collect(),
+    };
+    for config in wheels {
+        if down.is_none() {
+            let wheel = Wheel::new(store.clone(), config.wheel.clone());
+            layout(&wheel, &mut findings).await;
+        }
+        hook(config, &mut findings).await;
+    }
+    print(&findings.0, output)?;
+    let problems = findings.0.iter().any(|f| f.level == Level::Problem);
+    Ok(match down {
+        Some(error) => Exit::of_error(&error, true),
+        None if problems => Exit::Findings,
+        None => Exit::Done,
+    })
+}
+
+fn print(findings: &[Finding], output: &mut Output) -> std::io::Result<()> {
+    if output.is_json() {
+        return output.object(&json!({"findings": findings}));
+    }
+    let word = |level| match level {
+        Level::Ok => "ok",
+        Level::Warning => "warning",
+        Level::Problem => "PROBLEM",
+    };
+    let row = |f: &Finding| {
+        let text = if f.advice.is_empty() {
+            escaped(&f.found)
+        } else {
+            format!("{}: {}", escaped(&f.found), f.advice)
+        };
+        vec![word(f.level).to_owned(), f.check.clone(), text]
+    };
+    output.table(&["", "check", "found"], findings.iter().map(row).collect())
+}
+
+fn configuration(context: &Context, findings: &mut Findings) {
+    let file = context.config.file.as_ref().map_or("defaults only".to_owned(), |f| f.display().to_string());
+    findings.ok("config", file);
+    for warning in &context.config.warnings {
+        findings.warning("config", warning.clone(), "");
+    }
+}
+
+/// Redis itself; an error where it cannot be asked at all.
+async fn redis(store: &Store, findings: &mut Findings) -> Result<()> {
+    let facts = match store.facts().await {
+        Ok(facts) => facts,
+        Err(e) => {
+            findings.problem("redis", e.to_string(), "check redis.url, the network, and user and password");
+            return Err(e);
+        }
+    };
+    for unseen in &facts.unseen {
+        let advice = "grant +info +config|get to see version, memory and persistence";
+        findings.warning("redis", format!("{unseen} is not allowed"), advice);
+    }
+    version(&facts, findings);
+    memory(&facts, findings);
+    persistence(&facts, findings);
+    match store.clock_offset().await {
+        Ok((offset, trip)) => clock(offset, trip, findings),
+        Err(e) => findings.problem("clock", e.to_string(), "check the rights of the user"),
+    }
+    Ok(())
+}
+
+fn version(facts: &ServerFacts, findings: &mut Findings) {
+    if let Some((name, version)) = facts.version() {
+        let shown = version.iter().map(u32::to_string).collect::<Vec<_>>().join(".");
+        if is_old(name, &version) {
+            findings.problem(
+                "redis",
+                format!("{name} {shown}"),
+                "Redis 7.0 or Valkey 7.2 is needed: script flags",
+            );
+        } else {
+            findings.ok("redis", format!("{name} {shown}"));
+        }
+    }
+    match facts.field("role") {
+        Some("master") | None => {}
+        Some(role) => {
+            findings.problem("role", role, "redis.url must name the primary; a replica takes no writes")
+        }
+    }
+}
+
+fn is_old(name: &str, version: &[u32]) -> bool {
+    let needed: &[u32] = if name == "valkey" { &[7, 2] } else { &[7, 0] };
+    !version.is_empty() && version < needed
+}
+
+fn memory(facts: &ServerFacts, findings: &mut Findings) {
+    match facts.field("maxmemory_policy") {
+        Some("noeviction") => findings.ok("memory", "noeviction"),
+        Some(policy) => {
+            let advice = "set maxmemory-policy noeviction: anything else lets Redis drop deadlines";
+            findings.problem("memory", policy, advice);
+        }
+        None => {}
+    }
+    let number = |name: &str| facts.field(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+    let (used, most) = (number("used_memory"), number("maxmemory"));
+    if most > 0 && used > most / 10 * 8 {
+        let text = format!("{used} of {most} bytes used");
+        findings.warning("memory", text, "when it is full, new deadlines are refused; give Redis more");
+    }
+}
+
+fn persistence(facts: &ServerFacts, findings: &mut Findings) {
+    match facts.field("aof_enabled") {
+        Some("1") => {
+            let fsync = facts.appendfsync.as_deref().unwrap_or("unknown");
+            match fsync {
+                "no" => findings.warning(
+                    "persistence",
+                    "appendfsync no",
+                    "set everysec: a crash may lose half a minute",
+                ),
+                other => findings.ok("persistence", format!("append-only file, fsync {other}")),
+            }
+        }
+        Some(_) => {
+            let advice = "set appendonly yes: without it a restart of Redis forgets every deadline";
+            findings.problem("persistence", "no append-only file", advice);
+        }
+        None => {}
+    }
+    for field in ["aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"] {
+        if let Some(status) = facts.field(field).filter(|s| *s != "ok") {
+            findings.problem("persistence", format!("{field} is {status}"), "look at Redis's log and disk");
+        }
+    }
+}
+
+fn clock(offset: i64, trip: Duration, findings: &mut Findings) {
+    let trip_ms = i64::try_from(trip.as_millis()).unwrap_or(i64::MAX);
+    let text = format!("this host is {offset} ms ahead of Redis (round trip {})", show_duration(trip));
+    if offset.abs().saturating_sub(trip_ms) > CLOCK_LIMIT_MS {
+        findings.warning("clock", text, "Redis's clock decides what is due; run NTP on both");
+    } else {
+        findings.ok("clock", text);
+    }
+}
+
+/// The wheel's own keys: rights, layout, shards, workers.
+async fn layout(wheel: &Wheel, findings: &mut Findings) {
+    let name = format!("wheel {}", wheel.name());
+    let token = format!("check-{}", uuid::Uuid::new_v4().simple());
+    match wheel.selftest(&token).await {
+        Ok(()) => findings.ok(&name, "every script runs with this user"),
+        Err(e) => {
+            findings.problem(&name, e.to_string(), "grant what docs/operations.md lists for the Redis user")
+        }
+    }
+    match wheel.stats().await {
+        Ok(stats) => {
+            let (held, due) = (stats.scheduled + stats.leased, stats.due);
+            findings.ok(
+                &name,
+                format!("{} shards, {held} deadlines, {due} due, {} dead", stats.shards, stats.dead),
+            );
+            if stats.paused_shards > 0 {
+                let text = format!("{} of {} shards are paused", stats.paused_shards, stats.shards);
+                findings.warning(&name, text, "duewheel resume");
+            }
+        }
+        Err(e) => {
+            let advice =
+                "shards and slot_width must be those the wheel was made with; see duewheel wheel list";
+            findings.problem(&name, e.to_string(), advice);
+        }
+    }
+    match wheel.presence().await.map(|p| p.workers.len()) {
+        Ok(0) => findings.warning(&name, "no worker serves it", "start duewheel worker"),
+        Ok(n) => findings.ok(&name, format!("{n} workers")),
+        Err(_) => {}
+    }
+}
+
+async fn hook(config: &WheelConfig, findings: &mut Findings) {
+    let name = format!("wheel {} hook", config.wheel.name);
+    let closer = match Closer::of(config) {
+        Ok(Some(closer)) => closer,
+        Ok(None) => {
+            findings.warning(&name, "kind is none", "nothing closes these orders: set hook.kind");
+            return;
+        }
+        Err(e) => {
+            findings.problem(&name, e.to_string(), "");
+            return;
+        }
+    };
+    match closer.hook().check().await {
+        Ok(warnings) => {
+            warnings.iter().for_each(|warning| findings.warning(&name, warning.clone(), ""));
+            findings.ok(&name, config.hook.kind());
+        }
+        Err(e) => findings.problem(&name, e.to_string(), "the hook could not close anything"),
+    }
+    no_sweep(config, &name, findings);
+}
+
+/// The safety net that is missing: the orders table, read beside the wheel.
+fn no_sweep(config: &WheelConfig, name: &str, findings: &mut Findings) {
+    match &config.hook {
+        HookSettings::None => {}
+        #[cfg(feature = "sql")]
+        HookSettings::Sql(_) => {
+            let advice = "what Redis loses is closed only when it is enqueued again from the table";
+            findings.warning(name, "no sweep over the orders table is configured", advice);
+        }
+        _ => {
+            let advice = "there is no table behind this hook: losing Redis loses orders; appendfsync always, and a replica";
+            findings.warning(name, "no sweep is configured", advice);
+        }
+    }
+}
+
+/// What forbids to work on this Redis, each with the reason; for the start of a worker.
+pub async fn unfit(store: &Store) -> Result<Vec<String>, Error> {
+    let facts = store.facts().await?;
+    let mut findings = Findings::default();
+    version(&facts, &mut findings);
+    memory(&facts, &mut findings);
+    let problems = findings.0.into_iter().filter(|f| f.level == Level::Problem);
+    Ok(problems.map(|f| format!("{}: {}: {}", f.check, f.found, f.advice)).collect())
+}

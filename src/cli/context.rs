@@ -1,0 +1,151 @@
+//! What a command stands on: the configuration, the wheel it means, the connections.
+
+use std::sync::Arc;
+
+use super::arguments::{Command, Global};
+use super::failure::Failure;
+use super::output::Output;
+use secrecy::ExposeSecret as _;
+
+use crate::config::{Config, Draft, Environment, LogFormat, WheelConfig, shown_url};
+use crate::deadline::Note;
+use crate::error::Result;
+use crate::telemetry::Telemetry;
+use crate::wheel::{Store, Wheel};
+
+/// The configuration in force, and what was asked for on the command line.
+pub struct Context {
+    /// The configuration.
+    pub config: Config,
+    /// The wheel that was named.
+    pub wheel: Option<String>,
+    telemetry: Option<Telemetry>,
+    flags: Vec<(&'static str, String)>,
+    file: Option<std::path::PathBuf>,
+}
+
+impl Context {
+    /// Gathers and resolves the configuration, and starts the log.
+    pub fn load(global: &Global, command: &Command) -> Result<Self, Failure> {
+        let flags = flags(global);
+        let mut context = Self {
+            config: resolve(global.config.as_deref(), &flags, global.wheel.as_deref())?,
+            wheel: global.wheel.clone(),
+            telemetry: None,
+            flags,
+            file: global.config.clone(),
+        };
+        let log = &context.config.log;
+        // A command that ends at once says its own part; the log is for what goes on.
+        let filter = match (log.level_is_given, command) {
+            (false, Command::Worker(_)) | (true, _) => log.level.as_str(),
+            (false, _) => "warn",
+        };
+        let telemetry = Telemetry::start(filter, log.format == LogFormat::Json).map_err(Failure::Usage)?;
+        context.telemetry = Some(telemetry);
+        Ok(context)
+    }
+
+    /// The configuration read again, with the same flags: for SIGHUP.
+    pub fn reload(&self) -> Result<Config> {
+        resolve(self.file.as_deref(), &self.flags, self.wheel.as_deref())
+    }
+
+    /// The running log.
+    pub fn telemetry(&self) -> Option<&Telemetry> {
+        self.telemetry.as_ref()
+    }
+
+    /// Says what is odd about the configuration.
+    pub fn say_warnings(&self, output: &Output) {
+        self.config.warnings.iter().for_each(|warning| output.warn(warning));
+    }
+
+    /// The configuration of the wheel that is meant.
+    pub fn wheel_config(&self) -> Result<&WheelConfig> {
+        self.config.wheel(self.wheel.as_deref())
+    }
+
+    /// Where Redis is, without a password.
+    pub fn shown_redis_url(&self) -> String {
+        shown_url(self.config.redis.url.expose_secret())
+    }
+
+    /// The connections; the first use makes the first one.
+    pub fn store(&self) -> Result<Arc<Store>> {
+        Ok(Arc::new(Store::new(&self.config.redis)?))
+    }
+
+    /// The wheel that is meant.
+    pub fn wheel(&self) -> Result<Wheel> {
+        Ok(Wheel::new(self.store()?, self.wheel_config()?.wheel.clone()))
+    }
+}
+
+fn resolve(
+    file: Option<&std::path::Path>,
+    flags: &[(&'static str, String)],
+    wheel: Option<&str>,
+) -> Result<Config> {
+    Config::resolve(Draft::gather(file, &Environment::of_process(), flags, wheel))
+}
+
+/// The flags that stand for keys of the configuration; later ones win.
+fn flags(global: &Global) -> Vec<(&'static str, String)> {
+    let mut flags: Vec<(&'static str, String)> = Vec::new();
+    let verbose = match global.verbose {
+        0 => None,
+        1 => Some("info"),
+        2 => Some("debug"),
+        _ => Some("trace"),
+    };
+    flags.extend(verbose.map(|level| ("-v", format!("log.level={level}"))));
+    flags.extend(global.log.iter().map(|filter| ("--log", format!("log.level={filter}"))));
+    flags.extend(global.redis_url_file.iter().map(|f| ("--redis-url-file", format!("redis.url_file={f}"))));
+    if let Some(wait) = &global.timeout {
+        flags.push(("--timeout", format!("redis.connect_timeout={wait}")));
+        flags.push(("--timeout", format!("redis.response_timeout={wait}")));
+    }
+    flags.extend(global.set.iter().map(|pair| ("--set", pair.clone())));
+    flags
+}
+
+/// A runtime: one thread for a command that asks and ends, all cores for one that works.
+pub fn runtime(command: &Command) -> Result<tokio::runtime::Runtime, Failure> {
+    let mut builder = match command {
+        Command::Worker(_) | Command::Bench(_) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    builder.enable_all().build().map_err(|e| Failure::Stopped(super::exit::Exit::Failure, e.to_string()))
+}
+
+/// Who does something by hand, and why: the actor that was named, else the user of this process on this host.
+pub fn note(actor: Option<&str>, reason: &str) -> Result<Note> {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let own = || {
+        let host = host.as_deref().map(str::trim).unwrap_or_default();
+        format!("{}@{host}", user.as_deref().unwrap_or("unknown"))
+    };
+    let actor = actor.map_or_else(own, str::to_owned);
+    Ok(Note::new(&actor, reason)?)
+}
+
+/// Asks before something that cannot be undone: `--yes` answers, else a person at a terminal; without one it is refused.
+pub fn confirm(yes: bool, what: &str, word: &str) -> Result<(), Failure> {
+    use std::io::{BufRead as _, IsTerminal as _};
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::Usage(format!("{what} needs --yes where nobody can be asked")));
+    }
+    super::output::ask(&format!("{what}. Type {word} to go on: "));
+    let mut answer = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    if answer.trim() == word {
+        Ok(())
+    } else {
+        Err(Failure::Usage("not confirmed; nothing was done".to_owned()))
+    }
+}

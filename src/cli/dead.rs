@@ -1,0 +1,129 @@
+//! `duewheel dead`: deadlines that wait for a person.
+
+use clap::{Args, Subcommand};
+
+use super::arguments;
+use super::context::{Context, confirm};
+use super::exit::Exit;
+use super::failure::{Failure, Outcome};
+use super::output::Output;
+use super::{cancel, list, reschedule};
+use crate::clock::Moment;
+use crate::deadline::{Id, State};
+use crate::error::escaped;
+use crate::wheel::Wheel;
+use crate::wheel::answer::{Cursor, Row};
+
+/// Arguments of `dead`.
+#[derive(Debug, Args)]
+#[command(
+    about = "Deals with deadlines that wait for a person",
+    long_about = "Deals with deadlines that were put aside: every attempt failed, the hook rejected the order, or workers were lost \
+                  with it.",
+    after_help = "Examples:\n  duewheel dead list\n  duewheel dead revive o-1042     it fires at once, attempts counted anew\n  \
+                  duewheel dead revive --all\n  duewheel dead drop o-1042 --yes  it ends as cancelled"
+)]
+pub struct Dead {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Lists them, oldest death first, with the reason
+    List {
+        /// Rows of a page, 1 to 500
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
+        limit: u16,
+        /// The page that the one before named
+        #[arg(long, value_name = "CURSOR")]
+        cursor: Option<String>,
+    },
+    /// Gives them a new life: due now, attempts counted anew
+    Revive(Which),
+    /// Ends them as cancelled: the orders are dealt with
+    Drop {
+        #[command(flatten)]
+        which: Which,
+        /// Does not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// The orders
+    #[arg(value_name = "ID", value_parser = arguments::id)]
+    ids: Vec<Id>,
+    /// All that are dead
+    #[arg(long)]
+    all: bool,
+}
+
+impl Dead {
+    /// Whether it changes nothing.
+    pub fn reads(&self) -> bool {
+        matches!(self.verb, Verb::List { .. })
+    }
+}
+
+/// Runs the verb.
+pub async fn run(args: &Dead, context: &Context, output: &mut Output) -> Outcome {
+    let wheel = context.wheel()?;
+    match &args.verb {
+        Verb::List { limit, cursor } => {
+            let cursor = cursor.clone().map(Cursor);
+            let now = wheel.now().await?;
+            let page = wheel
+                .list(State::Dead, Moment::EPOCH, Moment::MAX, cursor.as_ref(), usize::from(*limit))
+                .await?;
+            list::print(&page.rows, now, output)?;
+            match page.next {
+                Some(next) => output.note(&format!("there are more: --cursor {}", next.0)),
+                None if page.rows.is_empty() => output.note(&format!("none on wheel {}", wheel.name())),
+                None => {}
+            }
+            Ok(Exit::Done)
+        }
+        Verb::Revive(which) => {
+            let mut exits = Vec::new();
+            for id in which.ids(&wheel).await? {
+                let answer = wheel.revive(&id).await?;
+                exits.push(reschedule::say(&wheel, &id, "revived", answer, output).await?);
+            }
+            Ok(Exit::of_all(exits))
+        }
+        Verb::Drop { which, yes } => {
+            let ids = which.ids(&wheel).await?;
+            let what = match ids.as_slice() {
+                [id] => format!("dropping {}", escaped(id.as_str())),
+                ids => format!("dropping {} dead deadlines of wheel {}", ids.len(), wheel.name()),
+            };
+            confirm(*yes, &what, wheel.name().as_str())?;
+            let answers = wheel.drop_dead(&ids).await;
+            cancel::say_all(wheel.name().as_str(), &ids, answers, output)
+        }
+    }
+}
+
+impl Which {
+    async fn ids(&self, wheel: &Wheel) -> Result<Vec<Id>, Failure> {
+        if !self.all {
+            return Ok(self.ids.clone());
+        }
+        let (mut ids, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = wheel.list(State::Dead, Moment::EPOCH, Moment::MAX, cursor.as_ref(), 500).await?;
+            ids.extend(page.rows.into_iter().filter_map(|row| match row {
+                Row::Live { entry, .. } => Some(entry.id),
+                _ => None,
+            }));
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(ids);
+            }
+        }
+    }
+}

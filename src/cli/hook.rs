@@ -1,0 +1,83 @@
+//! From the configured hook to one that closes orders.
+
+use std::sync::Arc;
+
+use crate::config::{HookSettings, WheelConfig};
+use crate::error::{Error, Result};
+use crate::hook::Hook;
+use crate::hook::log::LogHook;
+#[cfg(feature = "sql")]
+use crate::hook::sql::SqlHook;
+#[cfg(feature = "webhook")]
+use crate::hook::webhook::WebhookHook;
+
+/// The hook of one wheel, kept by its kind so that its secrets can be changed while it works.
+pub enum Closer {
+    /// Writes a log line.
+    Log(Arc<LogHook>),
+    /// Calls the shop.
+    #[cfg(feature = "webhook")]
+    Webhook(Arc<WebhookHook>),
+    /// Closes in the shop's database.
+    #[cfg(feature = "sql")]
+    Sql(Arc<SqlHook>),
+}
+
+impl Closer {
+    /// Builds the hook of a wheel; `None` where nothing closes its orders.
+    pub fn of(config: &WheelConfig) -> Result<Option<Self>> {
+        let named = |e| name_problems(config, e);
+        match &config.hook {
+            HookSettings::None => Ok(None),
+            HookSettings::Log => Ok(Some(Self::Log(Arc::new(LogHook)))),
+            #[cfg(feature = "webhook")]
+            HookSettings::Webhook(settings) => {
+                let hook = WebhookHook::new(settings).map_err(named)?;
+                Ok(Some(Self::Webhook(Arc::new(hook))))
+            }
+            #[cfg(feature = "sql")]
+            HookSettings::Sql(settings) => {
+                let hook = SqlHook::new(SqlHookSettings::clone(settings)).map_err(named)?;
+                Ok(Some(Self::Sql(Arc::new(hook))))
+            }
+        }
+    }
+
+    /// As a worker takes it.
+    pub fn hook(&self) -> Arc<dyn Hook> {
+        match self {
+            Self::Log(hook) => hook.clone(),
+            #[cfg(feature = "webhook")]
+            Self::Webhook(hook) => hook.clone(),
+            #[cfg(feature = "sql")]
+            Self::Sql(hook) => hook.clone(),
+        }
+    }
+
+    /// Takes over the secrets of a configuration that was read again; answers whether there was anything to take over.
+    pub fn take_secrets(&self, config: &WheelConfig) -> Result<bool> {
+        match (self, &config.hook) {
+            #[cfg(feature = "webhook")]
+            (Self::Webhook(hook), HookSettings::Webhook(settings)) => {
+                hook.set_secrets(&settings.secrets).map_err(|e| name_problems(config, e))?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+#[cfg(feature = "sql")]
+type SqlHookSettings = crate::hook::sql::SqlSettings;
+
+/// The hook knows its keys by their own names; a reader of several wheels needs to know whose they are.
+fn name_problems(config: &WheelConfig, error: Error) -> Error {
+    let prefix = format!("wheel.{}.hook", config.wheel.name);
+    match error {
+        Error::Config(problems) => {
+            Error::Config(problems.into_iter().map(|problem| format!("{prefix}: {problem}")).collect())
+        }
+        Error::Hook(reason) => Error::Hook(format!("{prefix}: {reason}")),
+        other => other,
+    }
+}

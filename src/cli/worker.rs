@@ -1,0 +1,270 @@
+//! `duewheel worker`: closes due orders until it is told to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::future::join_all;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::failure::{Failure, Outcome};
+use super::hook::Closer;
+use super::output::Output;
+use crate::config::{Config, WheelConfig};
+use crate::error::{Error, StoreKind};
+use crate::wheel::Wheel;
+use crate::worker::{Drained, Tally, Worker as Fleet};
+
+/// How often the log says what was done.
+const REPORT: Duration = Duration::from_secs(60);
+/// How often start-up checks of a hook that cannot be reached are repeated before the worker works without them.
+const CHECK_TRIES: u32 = 3;
+
+/// Arguments of `worker`.
+#[derive(Debug, Args)]
+#[command(
+    about = "Closes due orders until it is told to stop",
+    long_about = "Closes due orders until it is told to stop. Serves every configured wheel that has a hook, or the one of --wheel. \
+                  Any number of workers share the work; one that dies costs a lease's time, no order.\n\nSIGTERM and SIGINT drain: \
+                  nothing more is claimed, work in hand may finish within `grace`, the rest is given back; exit code 0. A second \
+                  signal ends it at once. SIGHUP reads the configuration again and takes over log level and webhook secrets; what \
+                  else changed needs a restart and is said.",
+    after_help = "Examples:\n  duewheel worker\n  duewheel worker --wheel orders --set wheel.orders.worker.concurrency=64\n  duewheel \
+                  worker --log info,duewheel::worker=debug"
+)]
+pub struct Worker {
+    /// Closes what is due now, and ends when nothing is due or in work any more
+    #[arg(long)]
+    until_idle: bool,
+}
+
+/// One wheel that is served.
+struct Served {
+    config: WheelConfig,
+    closer: Closer,
+    wheel: Wheel,
+    fleet: Fleet,
+}
+
+/// Works.
+pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outcome {
+    let served = served(context)?;
+    let mut signals = Signals::listen()?;
+    let stop = CancellationToken::new();
+    for one in &served {
+        tokio::select! {
+            ready = ready(one) => ready?,
+            exit = signals.ended() => return Ok(exit),
+        }
+    }
+    let tallies: Vec<Arc<Tally>> = served.iter().map(|one| one.fleet.tally()).collect();
+    let work = join_all(served.iter().map(|one| one.fleet.run(stop.clone())));
+    tokio::pin!(work);
+    let mut report = tokio::time::interval(REPORT);
+    report.reset();
+    let mut idle = tokio::time::interval(Duration::from_millis(100));
+    let drained = loop {
+        tokio::select! {
+            drained = &mut work => break drained,
+            signal = signals.next() => match signal {
+                Asked::End(exit) if stop.is_cancelled() => {
+                    tracing::warn!("second signal: ending at once; leases in hand end by themselves");
+                    return Ok(exit);
+                }
+                Asked::End(_) => stop.cancel(),
+                Asked::Reload => reload(context, &served),
+            },
+            _ = report.tick() => served.iter().zip(&tallies).for_each(|(one, tally)| say(one, tally)),
+            _ = idle.tick(), if args.until_idle && !stop.is_cancelled() => {
+                if is_idle(&served).await {
+                    stop.cancel();
+                }
+            }
+        }
+    };
+    said(&served, &drained, output)
+}
+
+/// The wheels to serve: the one that was named, else all that have a hook.
+fn served(context: &Context) -> Result<Vec<Served>, Failure> {
+    let configs: Vec<&WheelConfig> = match &context.wheel {
+        Some(_) => vec![context.wheel_config()?],
+        None => context.config.wheels.iter().collect(),
+    };
+    let store = context.store()?;
+    let (mut served, mut problems) = (Vec::new(), Vec::new());
+    for config in configs {
+        let made = Closer::of(config).and_then(|closer| {
+            let Some(closer) = closer else { return Ok(()) };
+            let wheel = Wheel::new(store.clone(), config.wheel.clone());
+            let fleet = Fleet::new(wheel.clone(), closer.hook(), config.worker.clone())?;
+            served.push(Served { config: config.clone(), closer, wheel, fleet });
+            Ok(())
+        });
+        match made {
+            Ok(()) => {}
+            Err(Error::Config(more)) => problems.extend(more),
+            Err(other) => problems.push(other.to_string()),
+        }
+    }
+    if problems.is_empty() && served.is_empty() {
+        problems
+            .push("no wheel has a hook: set wheel.NAME.hook.kind; see duewheel config --default".to_owned());
+    }
+    if problems.is_empty() { Ok(served) } else { Err(Error::Config(problems).into()) }
+}
+
+/// What must be right before the first claim. What is merely away is waited for, by the loops themselves.
+async fn ready(one: &Served) -> Result<(), Failure> {
+    let name = one.wheel.name();
+    match super::check::unfit(one.wheel.store()).await {
+        Ok(problems) if !problems.is_empty() => return Err(Error::Config(problems).into()),
+        Ok(_) => {}
+        Err(e) if e.store_kind().is_some_and(StoreKind::is_temporary) => {
+            tracing::warn!(wheel = %name, error = %e, "redis is away; waiting for it");
+        }
+        Err(e) => return Err(e.into()),
+    }
+    match one.wheel.format().await {
+        Ok(_) => {}
+        Err(e) if e.store_kind().is_some_and(|k| k.is_temporary() || k == StoreKind::Unknown) => {}
+        Err(e) => return Err(e.into()),
+    }
+    for attempt in 1..=CHECK_TRIES {
+        match one.closer.hook().check().await {
+            Ok(warnings) => {
+                warnings.iter().for_each(|warning| tracing::warn!(wheel = %name, "{warning}"));
+                break;
+            }
+            Err(e) if attempt == CHECK_TRIES => return Err(e.into()),
+            Err(e) => {
+                tracing::warn!(wheel = %name, error = %e, "the hook is not ready; asking again");
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+        }
+    }
+    tracing::info!(wheel = %name, shards = one.wheel.shards().get(), hook = one.config.hook.kind(), worker = one.fleet.token(), "serving");
+    Ok(())
+}
+
+/// Whether nothing is due and nothing is with a worker. A Redis that does not answer is not idle.
+async fn is_idle(served: &[Served]) -> bool {
+    for one in served {
+        match one.wheel.stats().await {
+            Ok(stats) if stats.due == 0 && stats.leased == 0 => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Takes over what can change while it works, and says what cannot.
+fn reload(context: &Context, served: &[Served]) {
+    let config = match context.reload() {
+        Ok(config) => config,
+        Err(e) => {
+            tracing::error!(error = %e, "configuration was read again and is not taken over");
+            return;
+        }
+    };
+    if let Some(telemetry) = context.telemetry()
+        && let Err(e) = telemetry.set_filter(&config.log.level)
+    {
+        tracing::error!(error = %e, "log level is not taken over");
+    }
+    for one in served {
+        let Some(fresh) = config.wheels.iter().find(|w| w.wheel.name == *one.wheel.name()) else { continue };
+        match one.closer.take_secrets(fresh) {
+            Ok(true) => tracing::info!(wheel = %one.wheel.name(), "secrets were read again"),
+            Ok(false) => {}
+            Err(e) => tracing::error!(wheel = %one.wheel.name(), error = %e, "secrets are not taken over"),
+        }
+    }
+    let changed = changed(&context.config, &config);
+    if !changed.is_empty() {
+        tracing::warn!(keys = changed.join(", "), "changed, and need a restart");
+    }
+}
+
+/// Keys that a reload cannot take over and whose value is another now.
+fn changed(before: &Config, after: &Config) -> Vec<String> {
+    let takes_over =
+        |key: &str| key.starts_with("log.level") || key.ends_with("secret") || key.contains("secret_");
+    let differs = |shown: &&crate::config::Shown| {
+        !takes_over(&shown.key) && !before.shown.iter().any(|b| b.key == shown.key && b.value == shown.value)
+    };
+    after.shown.iter().filter(differs).map(|shown| shown.key.clone()).collect()
+}
+
+fn say(one: &Served, tally: &Tally) {
+    let t = tally.snapshot();
+    tracing::info!(
+        wheel = %one.wheel.name(), claimed = t.claimed, closed = t.closed, skipped = t.skipped, retried = t.retried,
+        unavailable = t.unavailable, buried = t.buried, stale = t.stale, "so far"
+    );
+}
+
+/// What was done, and whether everything in hand was finished.
+fn said(served: &[Served], drained: &[Drained], output: &mut Output) -> Outcome {
+    for (one, drained) in served.iter().zip(drained) {
+        let (name, t) = (one.wheel.name(), &drained.tally);
+        let object = serde_json::json!({"wheel": name.as_str(), "clean": drained.clean, "left": drained.left, "tally": t});
+        let text = format!(
+            "{name}: {} closed, {} skipped, {} to be tried again, {} dead",
+            t.closed,
+            t.skipped,
+            t.retried + t.unavailable,
+            t.buried
+        );
+        output.say(&text, &object)?;
+    }
+    let left: usize = drained.iter().map(|d| d.left).sum();
+    if drained.iter().all(|d| d.clean) {
+        Ok(Exit::Done)
+    } else {
+        let text =
+            format!("the grace ran out with {left} leases in work; they end by themselves and come back");
+        Err(Failure::Stopped(Exit::Failure, text))
+    }
+}
+
+/// What a signal asks for.
+enum Asked {
+    End(Exit),
+    Reload,
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|e| Failure::Stopped(Exit::Failure, format!("signals: {e}")));
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::End(Exit::Interrupted),
+            _ = self.terminate.recv() => Asked::End(Exit::Terminated),
+            _ = self.hangup.recv() => Asked::Reload,
+        }
+    }
+
+    /// The end that a signal asks for before the work has begun: nothing is in hand, so it is a clean one.
+    async fn ended(&mut self) -> Exit {
+        while let Asked::Reload = self.next().await {}
+        Exit::Done
+    }
+}

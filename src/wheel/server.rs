@@ -1,0 +1,91 @@
+//! What Redis says of itself: version, role, memory, persistence. Rights that are missing are named, not met as errors.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::{Store, reply};
+use crate::clock::Moment;
+use crate::error::{Error, Result, StoreKind};
+
+/// What Redis says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerFacts {
+    info: BTreeMap<String, String>,
+    /// `appendfsync`, where it may be asked.
+    pub appendfsync: Option<String>,
+    /// What the user of the program may not ask.
+    pub unseen: Vec<&'static str>,
+}
+
+impl ServerFacts {
+    /// A field of `INFO`.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.info.get(name).map(String::as_str)
+    }
+
+    /// `redis` or `valkey`, and its version as numbers.
+    pub fn version(&self) -> Option<(&'static str, Vec<u32>)> {
+        let (name, text) = match self.field("valkey_version") {
+            Some(version) => ("valkey", version),
+            None => ("redis", self.field("redis_version")?),
+        };
+        Some((name, text.split('.').map_while(|n| n.parse().ok()).collect()))
+    }
+}
+
+impl Store {
+    /// Asks Redis about itself.
+    pub async fn facts(&self) -> Result<ServerFacts> {
+        let mut facts = ServerFacts::default();
+        match self.command(&redis::cmd("INFO"), "ask Redis about itself").await {
+            Ok(value) => {
+                let text = reply::bytes("INFO", value)?;
+                let text = String::from_utf8_lossy(&text);
+                let fields = text.lines().filter_map(|line| line.split_once(':'));
+                facts.info = fields.map(|(k, v)| (k.to_owned(), v.trim().to_owned())).collect();
+            }
+            Err(e) => facts.unseen.push(denied(e, "INFO")?),
+        }
+        let mut ask = redis::cmd("CONFIG");
+        ask.arg("GET").arg("appendfsync");
+        match self.command(&ask, "ask Redis about its configuration").await {
+            Ok(Value::Array(pair)) => facts.appendfsync = pair.into_iter().nth(1).and_then(word),
+            Ok(Value::Map(pairs)) => facts.appendfsync = pairs.into_iter().next().and_then(|(_, v)| word(v)),
+            Ok(_) => facts.unseen.push("CONFIG GET"),
+            Err(e) => facts.unseen.push(denied(e, "CONFIG GET")?),
+        }
+        Ok(facts)
+    }
+
+    /// Redis's clock in microseconds since the epoch.
+    pub async fn time_us(&self) -> Result<u64> {
+        let value = self.command(&redis::cmd("TIME"), "read Redis's clock").await?;
+        let mut reply = reply::Reply::array("TIME", value)?;
+        let (seconds, micros) = (reply.u64()?, reply.u64()?);
+        Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
+    }
+
+    /// How far this host's clock is ahead of Redis's, in milliseconds, and the time of the round trip, which bounds the error.
+    pub async fn clock_offset(&self) -> Result<(i64, Duration)> {
+        let (sent, before) = (Instant::now(), Moment::host_now());
+        let there = self.time_us().await? / 1000;
+        let trip = sent.elapsed();
+        let here = before.plus(trip / 2).as_millis();
+        let difference = |a: u64, b: u64| i64::try_from(a.saturating_sub(b)).unwrap_or(i64::MAX);
+        Ok((difference(here, there) - difference(there, here), trip))
+    }
+}
+
+fn word(value: Value) -> Option<String> {
+    reply::bytes("CONFIG", value).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A missing right, or a command that was renamed away, is a fact; anything else is an error.
+fn denied(error: Error, command: &'static str) -> Result<&'static str> {
+    match error.store_kind() {
+        Some(StoreKind::Denied | StoreKind::Other) => Ok(command),
+        _ => Err(error),
+    }
+}

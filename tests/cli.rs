@@ -1,0 +1,8 @@
+//! The command line: every verb, every refusal with its code, and nothing stored by a call that was refused.
+
+mod bulk;
+mod help;
+mod inputs;
+mod streams;
+mod verbs;
+mod worker;
