@@ -106,7 +106,30 @@ fn webhook(c: &mut Criterion) {
     group.bench_function("floor", |b| {
         b.to_async(&runtime).iter_custom(|calls| over_bare_connections(&stub, &request, calls));
     });
+    // The same in time on a core, caller and stub together: says what a call costs also while the machine does other things.
+    group.bench_function("signed_call_cpu", |b| {
+        b.to_async(&runtime).iter_custom(|calls| on_cpu(through_the_hook(&hook, calls)));
+    });
+    group.bench_function("floor_cpu", |b| {
+        b.to_async(&runtime).iter_custom(|calls| on_cpu(over_bare_connections(&stub, &request, calls)));
+    });
     group.finish();
+}
+
+/// How long this process's threads were on a core while `work` ran (Linux).
+async fn on_cpu(work: impl Future<Output = Duration>) -> Duration {
+    let before = cpu_time();
+    work.await;
+    cpu_time() - before
+}
+
+fn cpu_time() -> Duration {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let nanos = threads.filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        stat.split(' ').next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanos.sum())
 }
 
 /// The bytes of one call, as the hook sends them: heard by a listener that answers nothing.

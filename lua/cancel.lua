@@ -38,7 +38,7 @@ for i = 1, n do
     answers[i], cancelled = 'cancelled', cancelled + 1
     remember[#remember + 1] = id
     remember[#remember + 1] = ended(ended_tail(CANCELLED, cause or 3, attempts, generation or 0, due_at or 0, 0))
-    events[#events + 1], events[#events + 2] = 'cancelled', id
+    events[#events + 1] = id
     writes[#writes + 1] = function()
       if dead[i] then
         call('ZREM', DEAD, id)
@@ -58,7 +58,7 @@ for i = 1, n do
   end
 end
 if #remember > 0 and KEEP[CANCELLED] > 0 then call('HSET', ENDED, unpack(remember)) end
-tell(events)
+tell_all('cancelled', events)
 for k = 1, #slots do leave_slot(unpack(slots[k])) end
 for k = 1, #writes do writes[k]() end
 count('cancelled', cancelled)

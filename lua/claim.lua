@@ -3,8 +3,8 @@
 --   14 late ms: take only what is at least so late (0 for the shard's preferred worker)
 -- Returns {now us, next look ms, fence us, state, reaped, alone 0|1, then id, body, live for each}
 --   state: 'running', 'paused' or 'tripped' (nothing is leased then; expired leases are still reaped).
--- A suspect is an id that lost a lease before: it is leased alone, by a worker that holds no other suspect, so that a crash names the
--- culprit. A repeated nonce returns what is still leased at that claim's fence. O(limit log slot size).
+-- A suspect is an id that lost its lease twice: it is leased alone, by a worker that holds no other suspect, so that a crash names the
+-- culprit. Once is no suspicion: a worker that was killed leaves all it had in hand behind, and that must come back at full speed. A repeated nonce returns what is still leased at that claim's fence. O(limit log slot size).
 local refusal, meta = open('fence', 'paused', 'tripped', 'claim:' .. tostring(ARGV[FIRST + 2]))
 if refusal then return refusal end
 local limit, lease_us = whole(ARGV[FIRST], 500), whole(ARGV[FIRST + 1], 864e8)
@@ -38,7 +38,7 @@ if last_nonce == nonce then
   end
   if #held == 1 then
     local _, losses = live_of(answer[#answer])
-    answer[6] = losses > 0 and 1 or 0
+    answer[6] = losses >= SUSPECT and 1 or 0
   end
   return answer
 end
@@ -51,107 +51,133 @@ local horizon = now - late
 -- A worker that holds a suspect looks past as many others as there can be.
 local window = may_suspect and limit or math.min(limit + any_live, 1000)
 
-local function older(a, b) return a[1] < b[1] or (a[1] == b[1] and a[4] < b[4]) end
+-- Walk the started slots by start, into three lists: ids, their slots, and, only where levels mix, their scores. Slots of one level
+-- follow each other, so what comes out of them is in order already and nobody needs to look at a score; slots of two levels overlap.
+local found, from, scores, walked, enough = {}, {}, {}, {}, false
+local PAGE = 32 -- slots looked up at once; a slot that is not empty brings at least one candidate
 
--- Walk the started slots by start. Candidates are {score, id, slot, turn}; oldest first once sorted, and those of one slot and moment in
--- the slot's own order, because they are removed by rank.
-local found, sorted, walked, moving, suspects_left = {}, true, {}, false, false
-local last_score, cutoff = -1, horizon -- nothing later than the cutoff can be among the oldest of the window
-local page, offset, enough = limit + 8, 0, false
-repeat
-  local started = call('ZRANGEBYSCORE', SLOTS, '-inf', cutoff, 'LIMIT', offset, page, 'WITHSCORES')
-  for i = 1, #started, 2 do
-    local member, start = started[i], tonumber(started[i + 1])
-    if start > cutoff then enough = true break end
-    local key = SLOT_PREFIX .. member
-    local due = peek('ZRANGEBYSCORE', key, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, window)
-    if not due then due, moving = {}, true end
-    local slot = { member = member, key = key, taken = 0, due = #due / 2, over = start + width_of(member) - 1 <= cutoff }
-    walked[#walked + 1] = slot
-    for j = 1, #due, 2 do
-      local score = tonumber(due[j + 1])
-      if score < last_score then sorted = false end
-      last_score = score
-      local turn = #found + 1
-      found[turn] = { score, due[j], slot, turn }
-    end
-    -- Slots of one level come sorted; where levels mix, sorting waits until it pays.
-    if #found >= window and (sorted or #found >= 2 * window) then
-      if not sorted then table.sort(found, older) end
-      for j = #found, window + 1, -1 do found[j] = nil end
-      sorted, cutoff = true, found[window][1]
-      last_score = cutoff
-    end
+local function walk(mixed)
+  local count_found, level, offset = 0, nil, 0
+  local last -- the end of the slot that filled the window
+  local cutoff = horizon -- nothing later than the cutoff can be among the oldest of the window
+  found, from, scores, walked, enough = {}, {}, {}, {}, false
+  local function sort()
+    local order, ids, slots, at = {}, {}, {}, {}
+    for i = 1, count_found do order[i] = i end
+    -- Those of one slot and moment stay in the slot's own order, because they are removed by rank.
+    table.sort(order, function(a, b) return scores[a] < scores[b] or (scores[a] == scores[b] and a < b) end)
+    count_found = math.min(count_found, window)
+    for i = 1, count_found do ids[i], slots[i], at[i] = found[order[i]], from[order[i]], scores[order[i]] end
+    found, from, scores = ids, slots, at
+    if count_found == window then cutoff = scores[window] end
   end
-  offset = offset + page
-  if #started < 2 * page then enough = true end
-until enough or offset >= 4000 -- so many slots only where most are moving, or their keys were deleted by hand
-if not sorted then table.sort(found, older) end
+  repeat
+    local started = call('ZRANGEBYSCORE', SLOTS, '-inf', cutoff, 'LIMIT', offset, PAGE, 'WITHSCORES')
+    for i = 1, #started, 2 do
+      local member, start = started[i], tonumber(started[i + 1])
+      if start > (last or cutoff) then enough = true break end
+      if not mixed and level and level ~= byte(member) then return false end
+      level = byte(member)
+      local slot = { member = member, key = SLOT_PREFIX .. member, taken = 0 }
+      local due, asked
+      if mixed then
+        asked = window
+        due = peek('ZRANGEBYSCORE', slot.key, '-inf', cutoff, 'WITHSCORES', 'LIMIT', 0, asked) or {}
+        for j = 1, #due, 2 do
+          count_found = count_found + 1
+          found[count_found], from[count_found], scores[count_found] = due[j], slot, tonumber(due[j + 1])
+        end
+        slot.due = #due / 2
+      else
+        asked = window - count_found
+        due = peek('ZRANGEBYSCORE', slot.key, '-inf', cutoff, 'LIMIT', 0, asked) or {}
+        for j = 1, #due do
+          count_found = count_found + 1
+          found[count_found], from[count_found] = due[j], slot
+        end
+        slot.due = #due
+      end
+      -- Read to its very end: once all of these are gone, so is the slot.
+      slot.whole = slot.due < asked and start + width_of(member) - 1 <= cutoff
+      walked[#walked + 1] = slot
+      if mixed and count_found >= 2 * window then sort() end
+      -- Full. The next slot of this level starts behind this one; one that starts before its end is of another level.
+      if not mixed and count_found >= window then last = start + width_of(member) - 1 end
+    end
+    offset = offset + PAGE
+    if #started < 2 * PAGE then enough = true end
+  until enough or offset >= 4000 -- so many slots only where most are moving, or their keys were deleted by hand
+  if mixed then sort() end
+  return true
+end
+if not walk(false) then walk(true) end
+local moving, suspects_left = false, false
 
 -- Choose: up to the first suspect; a suspect alone, if this worker may; past suspects, if it may not.
-local ids, taken, alone = {}, {}, 0
-for i = 1, math.min(#found, window) do ids[i] = found[i][2] end
-local lives = (any_live > 0 and #ids > 0) and call('HMGET', LIVE, unpack(ids)) or nil
-for i = 1, #ids do
-  if #taken == limit then break end
-  local suspect = false
-  if lives and lives[i] then
-    local _, losses = live_of(lives[i])
-    suspect = losses > 0
+local ids, slots, lives, n, alone = found, from, nil, math.min(#found, limit), 0
+if any_live > 0 and #found > 0 then
+  local all = call('HMGET', LIVE, unpack(found))
+  ids, slots, lives, n = {}, {}, {}, 0
+  for i = 1, #found do
+    local _, losses = live_of(all[i])
+    if losses < SUSPECT then
+      n = n + 1
+      ids[n], slots[n], lives[n] = found[i], from[i], all[i]
+      if n == limit then break end
+    elseif may_suspect then
+      if n == 0 then ids[1], slots[1], lives[1], n, alone = found[i], from[i], all[i], 1, 1 end
+      break
+    else
+      suspects_left, from[i].skipped = true, true
+    end
   end
-  if not suspect then
-    taken[#taken + 1] = i
-  elseif may_suspect then
-    if #taken == 0 then taken[1], alone = i, 1 end
-    break
-  else
-    suspects_left = true
-    found[i][3].skipped = true
-  end
+elseif #found > n then
+  ids = { unpack(found, 1, n) }
 end
 
 local next_look
-local full = alone == 1 or #taken >= limit
-if #taken > 0 then
-  ids = {}
-  for k = 1, #taken do ids[k] = found[taken[k]][2] end
+local full = alone == 1 or n >= limit
+if n > 0 then
   local bodies = call('HMGET', BODIES, unpack(ids))
   local fence = math.max(tonumber(meta[5] or 0) + 2, now_us + lease_us)
   fence = fence + fence % 2
   local fence_text = format('%.0f', fence)
-  local leases, corrupt, bytes = {}, {}, 0
-  for k = 1, #ids do
-    local id, body, slot = ids[k], bodies[k], found[taken[k]][3]
-    bytes = bytes + (body and #body or 0)
-    if bytes > MOST_BYTES and k > 1 then full = true break end
+  local leases, held, corrupt, bytes, at = {}, 0, {}, 0, #answer
+  for k = 1, n do
+    local id, body, slot = ids[k], bodies[k], slots[k]
+    if body then
+      bytes = bytes + #body
+      if bytes > MOST_BYTES and k > 1 then full = true break end
+    end
     slot.taken = slot.taken + 1
-    slot[slot.taken] = id
-    if header_of(body) then
-      local at = #leases
-      leases[at + 1], leases[at + 2] = fence_text, id
-      at = #answer
-      answer[at + 1], answer[at + 2], answer[at + 3] = id, body, lives and lives[taken[k]] or ''
+    if slot.skipped then slot[slot.taken] = id end
+    if ours(body) then
+      leases[held + 1], leases[held + 2] = fence_text, id
+      held = held + 2
+      answer[at + 1], answer[at + 2], answer[at + 3] = id, body, lives and lives[k] or ''
+      at = at + 3
     else
-      corrupt[#corrupt + 1] = { id, body, found[taken[k]][1] }
+      corrupt[#corrupt + 1] = { id, body, slot.key }
     end
   end
   answer[3], answer[6] = fence, alone
   for k = 1, #walked do
     local slot = walked[k]
     if slot.taken > 0 then
-      slot.gone = (slot.over and slot.due == slot.taken and slot.due < window) or call('ZCARD', slot.key) == slot.taken
+      slot.gone = (slot.whole and slot.due == slot.taken) or call('ZCARD', slot.key) == slot.taken
     end
   end
 
   -- Adds before removals: an error half-way leaves an id in two places, which the structural scan mends, and never in none.
-  if #leases > 0 then
+  if held > 0 then
     call('HSET', META, 'fence', fence_text, 'claim:' .. worker, nonce .. ' ' .. fence_text)
     call('ZADD', LEASES, unpack(leases))
   end
   for k = 1, #corrupt do
-    local id, body, score = corrupt[k][1], corrupt[k][2], corrupt[k][3]
-    set_aside(id, body, score)
+    local id, body, key = corrupt[k][1], corrupt[k][2], corrupt[k][3]
+    set_aside(id, body, tonumber(call('ZSCORE', key, id) or now))
   end
+  local emptied = {}
   for k = 1, #walked do
     local slot = walked[k]
     if slot.taken > 0 then
@@ -160,9 +186,10 @@ if #taken > 0 then
       else
         call('ZREMRANGEBYRANK', slot.key, 0, slot.taken - 1)
       end
-      if slot.gone then call('ZREM', SLOTS, slot.member) end
+      if slot.gone then emptied[#emptied + 1] = slot.member end
     end
   end
+  if #emptied > 0 then call('ZREM', SLOTS, unpack(emptied)) end
 end
 
 -- When to look again: at once after a full batch, else at the earliest of the heads, the next slot's start, the next lease end.

@@ -9,19 +9,17 @@ if refusal then return refusal end
 local on_conflict, force, cause, n = ARGV[FIRST], flag(ARGV[FIRST + 1]), whole(ARGV[FIRST + 2], 255), whole(ARGV[FIRST + 3], 500)
 local KNOWN = { keep = true, replace = true, later = true, earlier = true }
 if not KNOWN[on_conflict] or force == nil or not cause or not n or n == 0 or #ARGV ~= FIRST + 3 + 3 * n then return redis.error_reply('BADCALL enqueue') end
-local ids, dues = {}, {}
+local ids, dues, at = {}, {}, FIRST + 4
 for i = 1, n do
-  local at = FIRST + 1 + 3 * i
   local text = ARGV[at + 1]
-  local due
-  if sub(text, 1, 1) == '+' then
+  local due = whole(text, MAX_MS)
+  if not due and byte(text) == 43 then -- '+': so long after now
     due = whole(sub(text, 2), MAX_MS)
     due = due and due + now
-  else
-    due = whole(text, MAX_MS)
   end
-  if not due or due > MAX_MS or #ARGV[at] == 0 then return redis.error_reply('BADCALL due_at') end
+  if not due or due > MAX_MS or ARGV[at] == '' then return redis.error_reply('BADCALL due_at') end
   ids[i], dues[i] = ARGV[at], due
+  at = at + 3
 end
 local _, any_ended = touch()
 local stored = call('HMGET', BODIES, unpack(ids))
@@ -30,6 +28,7 @@ local generation = math.max(tonumber(meta[5] or 0) + 1, now_us)
 
 local answers, plan, bodies, moved_out, events, fresh = { now_us, generation }, new_plan(), {}, {}, {}, 0
 local new_lives, unreadable = {}, {}
+local fronts, placed, NO_HOLD = {}, 0, '\0\0\0\0\0' -- a new header is the same but for its moments
 for i = 1, n do
   local id, due, body = ids[i], dues[i], stored[i]
   local answer, place = 1, true
@@ -57,7 +56,7 @@ for i = 1, n do
     local outcome = outcome_of(past[i])
     if outcome and force then
       answer = { 'resurrected', due, generation }
-      events[#events + 1], events[#events + 2] = 'resurrected', id
+      events[#events + 1] = id
     elseif outcome then
       answer, place = { 'ended', 0, 0, past[i] }, false
     end
@@ -65,9 +64,10 @@ for i = 1, n do
   if place then
     local level = level_of(due)
     plan_place(plan, level, due, id)
-    local at = #bodies
-    bodies[at + 1] = id
-    bodies[at + 2] = header(cause, level, 0, generation, due, due, 0, 0) .. ARGV[FIRST + 3 + 3 * i]
+    fronts[level] = fronts[level] or pack('>BBBBI8', FORMAT, cause, level, 0, generation)
+    bodies[placed + 1] = id
+    bodies[placed + 2] = fronts[level] .. pack('>I8I8', due, due) .. NO_HOLD .. ARGV[FIRST + 3 + 3 * i]
+    placed = placed + 2
     if not body then fresh = fresh + 1 end
   end
   answers[i + 2] = answer
@@ -84,5 +84,5 @@ if #new_lives > 0 then call('HDEL', LIVE, unpack(new_lives)) end
 for i = 1, #moved_out do leave_slot(unpack(moved_out[i])) end
 call('HSET', META, 'generation', format('%.0f', generation))
 count('enqueued', fresh)
-tell(events)
+tell_all('resurrected', events)
 return answers

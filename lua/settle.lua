@@ -11,63 +11,70 @@ local refusal = open()
 if refusal then return refusal end
 local n = whole(ARGV[FIRST], 500)
 if not n or n == 0 or #ARGV ~= FIRST + 4 * n then return redis.error_reply('BADCALL settle') end
-local WHATS = { ['end'] = true, retry = true, wait = true, ['until'] = true, back = true, bury = true, stage = true }
-local ids = {}
-for i = 1, n do
-  local at = FIRST - 3 + 4 * i
-  local what, data = ARGV[at + 2], ARGV[at + 3]
-  if not WHATS[what] or not whole(ARGV[at + 1], 9e15) then return redis.error_reply('BADCALL settle') end
-  local outcome = what == 'end' and string.byte(data) or nil
-  if what == 'end' and (#data ~= 28 or (outcome ~= CLOSED and outcome ~= SKIPPED)) then return redis.error_reply('BADCALL settle end') end
-  if (what == 'retry' or what == 'wait' or what == 'until') and not whole(data, MAX_MS) then return redis.error_reply('BADCALL settle moment') end
-  if what == 'stage' then
+
+-- Whether `data` is what this verdict needs.
+local function fits(what, data)
+  if what == 'end' then
+    local outcome = byte(data)
+    return #data == 28 and (outcome == CLOSED or outcome == SKIPPED)
+  elseif what == 'retry' or what == 'wait' or what == 'until' then
+    return whole(data, MAX_MS)
+  elseif what == 'stage' then
     local stage, moment = string.match(data, '^(%d+) (%d+)$')
-    if not whole(stage, 255) or not whole(moment, MAX_MS) then return redis.error_reply('BADCALL settle stage') end
+    return whole(stage, 255) and whole(moment, MAX_MS)
   end
+  return what == 'back' or what == 'bury'
+end
+local ids, at = {}, FIRST + 1
+for i = 1, n do
+  if not fits(ARGV[at + 2], ARGV[at + 3]) then return redis.error_reply('BADCALL settle') end
   ids[i] = ARGV[at]
+  at = at + 4
 end
 local any_live = touch()
 local current = call('ZMSCORE', LEASES, unpack(ids))
 local lives = any_live > 0 and call('HMGET', LIVE, unpack(ids)) or nil
 
-local settled, marks, leave, forget_bodies, forget_lives, remember, events = {}, {}, {}, {}, {}, {}, {}
-local counts = { 0, 0, 0 }
+local settled, marks, forget_lives = {}, {}, {}
+local leave, left, records = {}, 0, 0 -- ids that leave the leases
+local ends, remember = { {}, {} }, {} -- ids that end as closed and as skipped, and what is remembered of them
 local moving, others = {}, {} -- indices of those that go back to the wheel, and of those that are not ours any more
+at = FIRST + 1
 for i = 1, n do
-  local at = FIRST - 3 + 4 * i
-  local id, what, data = ids[i], ARGV[at + 2], ARGV[at + 3]
-  if current[i] and tonumber(current[i]) == tonumber(ARGV[at + 1]) and not settled[id] then
-    settled[id] = true
-    marks[i] = '1'
-    leave[#leave + 1] = id
+  local id, fence, what = ids[i], ARGV[at + 1], ARGV[at + 2]
+  -- Redis writes a score of this size as the digits that the caller was given; a number that is written another way is compared too.
+  if (current[i] == fence or (current[i] and tonumber(current[i]) == tonumber(fence))) and not settled[id] then
+    settled[id], marks[i] = true, '1'
+    left = left + 1
+    leave[left] = id
     if what == 'end' then
-      local outcome = string.byte(data)
-      forget_bodies[#forget_bodies + 1] = id
+      local data = ARGV[at + 3]
+      local outcome = byte(data)
+      local same = ends[outcome]
+      same[#same + 1] = id
       if lives and lives[i] then forget_lives[#forget_lives + 1] = id end
       if KEEP[outcome] > 0 then
-        local r = #remember
-        remember[r + 1], remember[r + 2] = id, ended(data)
+        remember[records + 1], remember[records + 2] = id, ended(data)
+        records = records + 2
       end
-      local e = #events
-      events[e + 1], events[e + 2] = OUTCOMES[outcome], id
-      counts[outcome] = counts[outcome] + 1
     else
       moving[#moving + 1] = i
     end
   else
+    if not whole(fence, 9e15) then return redis.error_reply('BADCALL settle fence') end
     marks[i] = '0'
     if what == 'end' then others[#others + 1] = i end
   end
+  at = at + 4
 end
 
 -- A repeat whose first answer was lost finds its own fence among the ended.
 if #others > 0 then
   local asked = {}
   for k = 1, #others do asked[k] = ids[others[k]] end
-  local records = call('HMGET', ENDED, unpack(asked))
+  local found = call('HMGET', ENDED, unpack(asked))
   for k = 1, #others do
-    local data = ARGV[FIRST + 4 * others[k]]
-    if records[k] and sub(records[k], 10) == data then marks[others[k]] = '1' end
+    if found[k] and sub(found[k], 10) == ARGV[FIRST + 4 * others[k]] then marks[others[k]] = '1' end
   end
 end
 
@@ -78,7 +85,7 @@ if #moving > 0 then
   local bodies = call('HMGET', BODIES, unpack(asked))
   for k = 1, #moving do
     local i = moving[k]
-    local at = FIRST - 3 + 4 * i
+    at = FIRST - 3 + 4 * i
     local id, what, data, body = ids[i], ARGV[at + 2], ARGV[at + 3], bodies[k]
     local cause, level, stage, generation, due_at, next_at, holds, held = header_of(body)
     local attempts, losses, flags, note = live_of(lives and lives[i])
@@ -120,16 +127,22 @@ if #moving > 0 then
   end
   if plan_moved(plan) then return redis.error_reply(TRYAGAIN) end
 end
-if #leave == 0 then return table.concat(marks) end
+if left == 0 then return table.concat(marks) end
 
 plan_write(plan)
 for k = 1, #writes do writes[k]() end
 if #remember > 0 then call('HSET', ENDED, unpack(remember)) end
-tell(events)
-if #forget_bodies > 0 then call('HDEL', BODIES, unpack(forget_bodies)) end
+local told = {}
+for outcome = CLOSED, SKIPPED do
+  local same = ends[outcome]
+  if #same > 0 then
+    told[#told + 1], told[#told + 2] = OUTCOMES[outcome], table.concat(same, '\n')
+    call('HDEL', BODIES, unpack(same))
+    count(OUTCOMES[outcome], #same)
+  end
+end
+tell(told)
 if #forget_lives > 0 then call('HDEL', LIVE, unpack(forget_lives)) end
 call('ZREM', LEASES, unpack(leave))
-count('closed', counts[CLOSED])
-count('skipped', counts[SKIPPED])
 count('retried', retried)
 return table.concat(marks)

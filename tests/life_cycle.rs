@@ -191,7 +191,8 @@ async fn a_cancel_while_leased_ends_it_however_the_attempt_ends() {
 async fn a_lease_lost_alone_too_often_is_dead() {
     let scene = Scene::set(State::Scheduled, 0).await;
     let mut now = NOW;
-    for (nonce, state) in (10..).zip([State::Leased, State::Leased, State::Dead]) {
+    // Two losses may have been a neighbour's fault; the third was its own.
+    for (nonce, state) in (10..).zip([State::Leased, State::Leased, State::Leased, State::Dead]) {
         let then = scene.wheel.at_fixed_time(now * 1000);
         then.claim(S, &Ask { poison_limit: 1, ..ask(nonce) }).await.unwrap();
         assert_eq!(then.inspect(&id("x")).await.unwrap().state, state);

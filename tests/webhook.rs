@@ -2,6 +2,7 @@
 
 mod call;
 mod connection;
+mod fleet;
 mod receiver;
 mod target;
 mod tls;

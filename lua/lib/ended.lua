@@ -9,7 +9,11 @@ local function ended_tail(outcome, cause, attempt, generation, due_at, fence)
   return pack('>BBI2I8I8I8', outcome, cause, attempt, generation, due_at, fence)
 end
 
-local function ended(tail) return pack('>BI8', 1, now) .. tail end
+local ended_front -- format and ended_at: the same for all of a call
+local function ended(tail)
+  ended_front = ended_front or pack('>BI8', 1, now)
+  return ended_front .. tail
+end
 
 -- The outcome of a record that is still remembered; nil once its time is over, pruned or not.
 local function outcome_of(record)
@@ -19,9 +23,13 @@ local function outcome_of(record)
   return outcome
 end
 
--- One stream entry for the whole call: field = what happened, value = id, repeated.
-local function tell(pairs_of_event_and_id)
+-- One stream entry for the whole call: field = what happened, value = the ids, one a line.
+local function tell(fields)
   local keep = tonumber(ARGV[7])
-  if #pairs_of_event_and_id == 0 or keep == 0 then return end
-  call('XADD', EVENTS, 'MINID', '~', format('%.0f', math.max(0, now - keep)), '*', unpack(pairs_of_event_and_id))
+  if #fields == 0 or keep == 0 then return end
+  call('XADD', EVENTS, 'MINID', '~', format('%.0f', math.max(0, now - keep)), '*', unpack(fields))
+end
+
+local function tell_all(what, ids)
+  if #ids > 0 then tell({ what, table.concat(ids, '\n') }) end
 end

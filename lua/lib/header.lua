@@ -2,7 +2,7 @@
 --   format 1 | cause 1 | level 1 | stage 1 | generation us 8 | due_at ms 8 | next_at ms 8 | holds 1 | held ms 4
 -- The MessagePack part behind it is the caller's and is never rewritten. src/wheel/body.rs holds the same layout.
 local HEADER, HEADER_BYTES, FORMAT = '>BBBBI8I8I8BI4', 33, 1
-local pack, unpack_struct, sub = struct.pack, struct.unpack, string.sub
+local pack, unpack_struct, sub, byte = struct.pack, struct.unpack, string.sub, string.byte
 
 -- cause, level, stage, generation, due_at, next_at, holds, held ms; nil where it is not a header of ours
 local function header_of(body)
@@ -14,4 +14,11 @@ end
 
 local function header(cause, level, stage, generation, due_at, next_at, holds, held)
   return pack(HEADER, FORMAT, cause, level, stage, generation, due_at, next_at, holds, held)
+end
+
+-- Whether this is a header of ours, without reading it all: a claim asks this of every body it hands out.
+local function ours(body)
+  if not body or #body < HEADER_BYTES then return false end
+  local version, _, level = byte(body, 1, 3)
+  return version == FORMAT and level <= 3
 end

@@ -1,4 +1,5 @@
 -- lease: `leases` is a zset id -> lease end in us, and that end is the fence. This file ends leases that ran out.
+local SUSPECT = 2 -- leases lost, from which on an id is leased alone and its losses are its own
 
 -- Moves an id to the dead; the caller removes it from where it was.
 local function bury(id, reason)
@@ -29,7 +30,7 @@ local function end_cancelled(id, cause, attempt, generation, due_at, fence)
 end
 
 -- Puts expired leases back to the slot their header names: due now, not a failed attempt. Cancelled ones end, poison is buried: the
--- first loss may have been a neighbour's fault, later ones were suffered alone. At most `limit`; returns how many.
+-- first two losses may have been a neighbour's fault, later ones were suffered alone. At most `limit`; returns how many.
 local function reap(limit, poison, any_live)
   local expired = call('ZRANGEBYSCORE', LEASES, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, limit)
   if #expired == 0 then return 0 end
@@ -49,10 +50,10 @@ local function reap(limit, poison, any_live)
     elseif string.find(flags, 'c', 1, true) then
       local fence = tonumber(expired[2 * i])
       writes[i] = function() end_cancelled(id, cause, attempts + 1, generation, due_at, fence) end
-    elseif losses - 1 >= poison then
+    elseif losses - SUSPECT >= poison then
       writes[i] = function()
         call('HSET', LIVE, id, live(attempts, losses, flags, note))
-        bury(id, format('lost its lease %d times, alone', losses - 1))
+        bury(id, format('lost its lease %d times, alone', losses - SUSPECT))
       end
     else
       plan_place(plan, level, next_at, id)

@@ -20,7 +20,7 @@ end
 local function member_of(level, next_at)
   local width = WIDTH * FACTOR ^ level
   local number = floor(next_at / width)
-  return level .. ':' .. format('%.0f', number), number * width
+  return level .. ':' .. number, number * width -- a slot number has at most 13 digits, so Lua writes it whole
 end
 
 local function width_of(member)
@@ -43,32 +43,32 @@ local function new_plan() return { members = {}, by_member = {} } end
 local function plan_place(plan, level, next_at, id)
   local member, start = member_of(level, next_at)
   local slot = plan.by_member[member]
-  if not slot then
-    slot = { start = start, key = SLOT_PREFIX .. member }
-    plan.by_member[member] = slot
+  if slot then
+    local n = #slot
+    slot[n + 1], slot[n + 2] = next_at, id
+  else
+    plan.by_member[member] = { next_at, id, start = start, key = SLOT_PREFIX .. member }
     plan.members[#plan.members + 1] = member
   end
-  local n = #slot
-  slot[n + 1], slot[n + 2] = next_at, id
 end
 
--- Reads the slots of a plan. Returns true where one has moved.
+-- Reads the slots of a plan. Returns true where one has moved: it is in the index, and its key is not there.
 local function plan_moved(plan)
-  local members = plan.members
+  local members, by_member = plan.members, plan.by_member
   if #members == 0 then return false end
-  local indexed = call('ZMSCORE', SLOTS, unpack(members))
-  local fresh = {}
+  local indexed, known, new, fresh = call('ZMSCORE', SLOTS, unpack(members)), {}, {}, {}
   for i = 1, #members do
-    local slot = plan.by_member[members[i]]
-    local filled = peek('ZCARD', slot.key)
-    if not filled or (indexed[i] and filled == 0) then return true end
-    if not indexed[i] then
-      fresh[#fresh + 1] = slot.start
-      fresh[#fresh + 1] = members[i]
+    local slot = by_member[members[i]]
+    if indexed[i] then
+      known[#known + 1] = slot.key
+    else
+      new[#new + 1] = slot.key
+      fresh[#fresh + 1], fresh[#fresh + 2] = slot.start, members[i]
     end
   end
   plan.fresh = fresh
-  return false
+  if #new > 0 and not peek('EXISTS', unpack(new)) then return true end
+  return #known > 0 and peek('EXISTS', unpack(known)) ~= #known
 end
 
 -- Writes a plan that plan_moved has read: the slots first, then the index.

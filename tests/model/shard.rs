@@ -389,7 +389,7 @@ impl Model {
         {
             let held: Vec<usize> = (0..3).filter(|&id| self.fence(id) == Some(fence)).collect();
             same("repeated claim", &ids, &held)?;
-            let alone = held.len() == 1 && self.lives[held[0]].as_ref().unwrap().losses > 0;
+            let alone = held.len() == 1 && self.lives[held[0]].as_ref().unwrap().losses > 1;
             same("repeated claim: alone", &given.alone, &alone)?;
             same("repeated claim: next look", &given.next_look, &Some(moment(self.now_ms())))?;
             return given.leases.iter().try_for_each(|lease| self.lease_matches(lease, fence));
@@ -430,12 +430,12 @@ impl Model {
             self.count("lost");
             let life = self.lives[id].as_mut().unwrap();
             life.losses += 1;
-            let lost_alone = life.losses - 1;
+            let lost_alone = life.losses.saturating_sub(2);
             if life.cancelled {
                 let life = self.lives[id].take().unwrap();
                 self.ended[id] = Some(self.end(Outcome::Cancelled, &life, life.attempts + 1, end));
                 self.count("cancelled");
-            } else if lost_alone >= poison {
+            } else if life.losses >= 2 + poison {
                 let reason = format!("lost its lease {lost_alone} times, alone");
                 life.place = Place::Dead { at_ms: self.now_us / 1000, reason };
                 self.count("buried");
@@ -454,7 +454,7 @@ impl Model {
         };
         let due: Vec<usize> = (0..3).filter(due).collect();
         let next = |id: usize| self.lives[id].as_ref().unwrap().next_ms;
-        let suspect = |id: usize| self.lives[id].as_ref().unwrap().losses > 0;
+        let suspect = |id: usize| self.lives[id].as_ref().unwrap().losses > 1;
         let orders = permutations(&due);
         let in_time = orders.iter().filter(|order| order.is_sorted_by_key(|id| next(*id)));
         in_time
