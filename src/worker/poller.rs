@@ -83,18 +83,16 @@ impl Poller {
         }
     }
 
-    /// At least one permit, and no more than half of what is free, so that shards that come at once share.
+    /// What is free, up to a claim's batch; where less is free, an eighth of all at least is waited for: a backlog is drained in few large
+    /// claims, which cost Redis half of what many small ones do.
     async fn permits(&self) -> Option<OwnedSemaphorePermit> {
-        let permits = &self.parts.permits;
-        let mut held = permits.clone().acquire_owned().await.ok()?;
+        let (permits, settings) = (&self.parts.permits, &self.parts.settings);
         if self.parts.executor.streak() >= TRICKLE_STREAK {
-            return Some(held);
+            return permits.clone().acquire_owned().await.ok();
         }
-        let more = (permits.available_permits() / 2).min(self.parts.settings.claim_batch.saturating_sub(1));
-        if let Ok(others) = permits.clone().try_acquire_many_owned(u32::try_from(more).unwrap_or(0)) {
-            held.merge(others);
-        }
-        Some(held)
+        let least = (settings.concurrency / 8).clamp(1, settings.claim_batch);
+        let count = permits.available_permits().clamp(least, settings.claim_batch);
+        permits.clone().acquire_many_owned(u32::try_from(count).unwrap_or(1)).await.ok()
     }
 
     /// One claim; when to look again, or `None` for at once.
