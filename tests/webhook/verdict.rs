@@ -314,3 +314,57 @@ async fn secrets_that_an_endpoint_echoes_are_not_kept() {
     let verdict = judge(&hook, &lease("o1")).await;
     assert!(!reason(&verdict).contains(token) && !reason(&verdict).contains(other), "{verdict:?}");
 }
+
+#[tokio::test]
+async fn every_legal_way_to_send_an_answer_is_read() {
+    let paid = r#"{"verdict":"paid"}"#;
+    let skipped = Verdict::Skipped { state: "paid".to_owned() };
+    for (answer, expected) in [
+        // The body ends with the connection.
+        (Body::Broken(format!("HTTP/1.1 200 OK\r\n\r\n{paid}").into()), &skipped),
+        (Body::Broken(format!("HTTP/1.0 200 OK\r\nserver: old\r\n\r\n{paid}").into()), &skipped),
+        (Body::Raw(format!("HTTP/1.1 409\r\ncontent-length: 18\r\n\r\n{paid}").into()), &skipped),
+        // Chunks, an extension and a trailer.
+        (
+            Body::Raw(
+                b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9;x=y\r\n{\"verdict\r\n9\r\n\":\"paid\"}\r\n0\r\nt: 1\r\n\r\n"
+                    .to_vec(),
+            ),
+            &skipped,
+        ),
+        // Hints before the answer are not the answer.
+        (
+            Body::Raw(b"HTTP/1.1 103 Early Hints\r\nlink: <x>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n".to_vec()),
+            &Verdict::Closed,
+        ),
+        (
+            Body::Raw(
+                b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 18\r\n\r\n{\"verdict\":\"paid\"}".to_vec(),
+            ),
+            &skipped,
+        ),
+    ] {
+        assert_eq!(verdict_on(Answer::status(200).of(answer.clone())).await, *expected, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_switch_of_protocols_is_no_answer() {
+    let bytes = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n";
+    let verdict = verdict_on(Answer::status(101).of(Body::Raw(bytes.to_vec()))).await;
+    assert_ne!(verdict, Verdict::Closed);
+    assert!(!reason(&verdict).is_empty());
+}
+
+#[tokio::test]
+async fn smuggled_lengths_never_become_another_answer() {
+    for bytes in [
+        &b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 18\r\n\r\n{\"verdict\":\"gone\"}"[..],
+        b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffffff\r\nx",
+    ] {
+        let verdict = verdict_on(Answer::status(200).of(Body::Raw(bytes.to_vec()))).await;
+        assert!(matches!(verdict, Verdict::Unavailable { .. }), "{verdict:?}");
+    }
+}
