@@ -31,6 +31,8 @@ mod sql_close;
 mod sql_failure;
 #[cfg(feature = "sql")]
 mod sql_mall;
+#[cfg(feature = "sql")]
+mod sql_race;
 mod store;
 mod time;
 #[cfg(feature = "webhook")]

@@ -1,8 +1,9 @@
 //! duewheel's own audit table: one row for each close, unique on (order, action, generation).
 
 use super::dialect::{Dialect, Name};
+use super::order::Order;
 use super::plan::text_value;
-use super::query::Query;
+use super::query::{Query, Value};
 use crate::error::{Error, Result};
 
 /// The statement that creates the audit table. It is printed for the shop's own migrations and never run by duewheel.
@@ -45,47 +46,85 @@ pub fn audit_ddl(dialect: Dialect, table: &str) -> Result<String> {
     ))
 }
 
-/// The columns, in the order of [`insert`].
+/// The columns, in the order of [`inserts`].
 pub(super) const COLUMNS: &str =
     "order_id, action, generation, due_at, closed_at, attempt, fence, cause, actor, reason, trace_id, worker";
 
-/// Writes one row for each element of `rows`.
-pub(super) fn insert(dialect: Dialect, table: &str, rows: String) -> Query {
-    let mut query = Query::new(dialect);
-    query.text(&format!("INSERT INTO {table} ({COLUMNS}) "));
-    match dialect {
-        Dialect::Postgres => query
-            .text(
-                "SELECT id, action, generation, to_timestamp(due_at_ms / 1000.0), now(), attempt, fence, cause, actor, \
-                 reason, trace_id, worker FROM json_to_recordset(",
-            )
-            .bind(text_value(&rows))
-            .text(
-                "::json) AS r(id text, action text, generation bigint, due_at_ms bigint, attempt integer, fence bigint, \
-                 cause text, actor text, reason text, trace_id text, worker text)",
-            ),
-        Dialect::Mysql => query
-            .text(
-                "SELECT id, action, generation, TIMESTAMP'1970-01-01 00:00:00' + INTERVAL due_at_ms * 1000 MICROSECOND, \
-                 UTC_TIMESTAMP(6), attempt, fence, cause, actor, reason, trace_id, worker FROM JSON_TABLE(",
-            )
-            .bind(text_value(&rows))
-            .text(
-                ", '$[*]' COLUMNS(id varchar(200) PATH '$.id', action varchar(64) PATH '$.action', \
-                 generation bigint PATH '$.generation', due_at_ms bigint PATH '$.due_at_ms', attempt int PATH '$.attempt', \
-                 fence bigint PATH '$.fence', cause varchar(64) PATH '$.cause', actor varchar(500) PATH '$.actor', \
-                 reason varchar(500) PATH '$.reason', trace_id varchar(64) PATH '$.trace_id', \
-                 worker varchar(500) PATH '$.worker')) AS r",
-            ),
-        Dialect::Sqlite => query
-            .text(
-                "SELECT value->>'id', value->>'action', value->>'generation', \
-                 strftime('%Y-%m-%d %H:%M:%f', (value->>'due_at_ms') / 1000.0, 'unixepoch'), \
-                 strftime('%Y-%m-%d %H:%M:%f', 'now'), value->>'attempt', value->>'fence', value->>'cause', \
-                 value->>'actor', value->>'reason', value->>'trace_id', value->>'worker' FROM json_each(",
-            )
-            .bind(text_value(&rows))
-            .text(")"),
+/// Writes one row for each order, in as few statements as the dialect makes good.
+pub(super) fn inserts(dialect: Dialect, table: &str, worker: &str, orders: &[Order<'_>]) -> Vec<Query> {
+    let start = |orders: &[Order<'_>]| {
+        let mut query = Query::new(dialect);
+        query.text(&format!("INSERT INTO {table} ({COLUMNS}) "));
+        match dialect {
+            Dialect::Postgres => from_arrays(&mut query, worker, orders),
+            Dialect::Mysql | Dialect::Sqlite => from_values(&mut query, worker, orders),
+        }
+        query
     };
-    query
+    match dialect {
+        Dialect::Postgres => vec![start(orders)],
+        Dialect::Mysql | Dialect::Sqlite => powers_of_two(orders).into_iter().map(start).collect(),
+    }
+}
+
+/// The orders in parts of 512, 256, … 1: a handful of statement texts serves any number of rows, each prepared once a session.
+/// (JSON_TABLE would need one text only; MariaDB took 82 ms for 500 rows of it, and 4 ms so, *measured*.)
+fn powers_of_two<'o, 'a>(orders: &'o [Order<'a>]) -> Vec<&'o [Order<'a>]> {
+    let (mut rest, mut parts) = (orders, Vec::new());
+    while !rest.is_empty() {
+        let size = (1 << rest.len().ilog2()).min(512);
+        let (part, others) = rest.split_at(size);
+        parts.push(part);
+        rest = others;
+    }
+    parts
+}
+
+fn from_values(query: &mut Query, worker: &str, orders: &[Order<'_>]) {
+    query.text("VALUES ");
+    let some = |text: &str| Value::Text(Some(text.to_owned()));
+    let maybe = |text: Option<&str>| Value::Text(text.map(str::to_owned));
+    for (n, order) in orders.iter().enumerate() {
+        query.text(if n == 0 { "(" } else { ",(" });
+        query.bind(some(order.key())).text(",").bind(some(order.action())).text(",");
+        query.bind(Value::Int(order.generation())).text(",");
+        if query.dialect == Dialect::Mysql {
+            query.text("TIMESTAMP'1970-01-01 00:00:00' + INTERVAL ").bind(Value::Int(order.due_millis()));
+            query.text(" * 1000 MICROSECOND,UTC_TIMESTAMP(6),");
+        } else {
+            query.text("strftime('%Y-%m-%d %H:%M:%f',").bind(Value::Int(order.due_millis()));
+            query.text(" / 1000.0,'unixepoch'),strftime('%Y-%m-%d %H:%M:%f','now'),");
+        }
+        query.bind(Value::Int(i64::from(order.lease.attempt))).text(",");
+        query.bind(Value::Int(order.fence())).text(",");
+        query.bind(some(order.lease.cause.as_str())).text(",").bind(maybe(order.actor())).text(",");
+        query.bind(maybe(order.reason())).text(",").bind(maybe(order.trace_id())).text(",");
+        query.bind(some(worker)).text(")");
+    }
+}
+
+/// PostgreSQL reads arrays several times faster than JSON.
+fn from_arrays(query: &mut Query, worker: &str, orders: &[Order<'_>]) {
+    let numbers = |number: &dyn Fn(&Order<'_>) -> i64| Value::Ints(orders.iter().map(number).collect());
+    let texts = |text: &dyn for<'a> Fn(&Order<'a>) -> Option<&'a str>| {
+        Value::Texts(orders.iter().map(|order| text(order).map(str::to_owned)).collect())
+    };
+    query.text("SELECT id, action, generation, to_timestamp(due_at_ms / 1000.0), now(), attempt, fence, cause, actor, reason, trace_id, ");
+    query.bind(text_value(worker)).text(" FROM unnest(");
+    let columns = [
+        texts(&|order| Some(order.key())),
+        texts(&|order| Some(order.action())),
+        numbers(&|order| order.generation()),
+        numbers(&|order| order.due_millis()),
+        numbers(&|order| i64::from(order.lease.attempt)),
+        numbers(&|order| order.fence()),
+        texts(&|order| Some(order.lease.cause.as_str())),
+        texts(&|order| order.actor()),
+        texts(&|order| order.reason()),
+        texts(&|order| order.trace_id()),
+    ];
+    for (n, column) in columns.into_iter().enumerate() {
+        query.text(if n == 0 { "" } else { ", " }).bind(column);
+    }
+    query.text(") AS r(id, action, generation, due_at_ms, attempt, fence, cause, actor, reason, trace_id)");
 }

@@ -290,7 +290,7 @@ async fn check_statements(
     for statement in plan.then.iter().chain(&plan.ensure) {
         statements.push((statement.field.clone(), statement.bound(plan.dialect, plan.context(now), &orders)));
     }
-    if let Some(insert) = plan.audit_insert(&orders) {
+    for insert in plan.audit_inserts(&orders) {
         let create = "audit (the statement that creates the table is duewheel::hook::sql::audit_ddl)";
         statements.push((create.to_owned(), insert));
     }

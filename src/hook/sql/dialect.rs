@@ -50,6 +50,14 @@ impl Dialect {
         }
     }
 
+    /// The constant that is false.
+    pub(super) fn falsehood(self) -> &'static str {
+        match self {
+            Self::Postgres => "false",
+            Self::Mysql | Self::Sqlite => "0",
+        }
+    }
+
     /// The transaction's (MariaDB, SQLite: the statement's) own time.
     pub(super) fn now(self) -> &'static str {
         match self {

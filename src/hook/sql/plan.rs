@@ -2,7 +2,7 @@
 
 use super::audit;
 use super::dialect::{Dialect, Name};
-use super::order::{Order, rows_json};
+use super::order::Order;
 use super::query::{Query, Value};
 use super::settings::{KeyType, SqlSettings, TimeType};
 use super::statement::{Context, Expression, Statement, assigned};
@@ -98,12 +98,10 @@ impl Plan {
         Context { kind: self.kind, worker: &self.worker, now }
     }
 
-    /// Writes the audit rows of the closed orders; `None` where no audit table is declared.
-    pub(super) fn audit_insert(&self, orders: &[Order<'_>]) -> Option<Query> {
-        let table = self.audit.as_ref()?.quoted(self.dialect);
-        // The order's id is text there, whatever it is in the shop's table.
-        let rows = rows_json(KeyType::Text, &self.worker, orders);
-        Some(audit::insert(self.dialect, &table, rows))
+    /// Writes the audit rows of the closed orders; nothing where no audit table is declared.
+    pub(super) fn audit_inserts(&self, orders: &[Order<'_>]) -> Vec<Query> {
+        let Some(table) = &self.audit else { return Vec::new() };
+        audit::inserts(self.dialect, &table.quoted(self.dialect), &self.worker, orders)
     }
 
     /// Reads which of the orders an earlier call closed in the same life: rows of id and generation.
@@ -158,14 +156,26 @@ impl Declared {
         self.key.quoted(dialect)
     }
 
-    /// The orders among `keys` that may be closed: guard, and unless a person closes, the table's own time.
+    /// What must be true of a row to be closed: the guard, and unless a person closes, the table's own time.
+    ///
+    /// Wrapped, so that only the key can pick the index: a planner without fresh statistics may otherwise take the one for overdue
+    /// orders and walk through all of them for each batch (measured on PostgreSQL: 2.2 s instead of 4 ms), locking what it meets.
+    fn closable(&self, dialect: Dialect, manual: bool) -> String {
+        let guard = self.guard.text(dialect);
+        match (&self.close_at, manual) {
+            (Some(close_at), false) => {
+                let due = dialect.is_due(&close_at.text(dialect), self.close_at_type);
+                format!("coalesce(({guard}) AND {due}, {})", dialect.falsehood())
+            }
+            _ => format!("coalesce(({guard}), {})", dialect.falsehood()),
+        }
+    }
+
+    /// The orders among `keys` that may be closed.
     fn push_closable(&self, query: &mut Query, kind: KeyType, keys: &[&str], manual: bool) {
         let dialect = query.dialect;
         query.text(" WHERE ").is_key(&self.key(dialect), kind, keys);
-        query.text(&format!(" AND ({})", self.guard.text(dialect)));
-        if let (Some(close_at), false) = (&self.close_at, manual) {
-            query.text(" AND ").text(&dialect.is_due(&close_at.text(dialect), self.close_at_type));
-        }
+        query.text(" AND ").text(&self.closable(dialect, manual));
     }
 
     /// MariaDB: locks the orders that may be closed, in the order of their keys; rows of key and now.
@@ -209,15 +219,22 @@ impl Declared {
             query.text(&format!(" ORDER BY {key} FOR UPDATE{}) ", skip_locked(patient)));
         }
         query.text(&format!("UPDATE {table} SET {}", self.set.text(dialect)));
-        self.push_closable(&mut query, kind, keys, manual);
         if dialect == Dialect::Postgres {
-            query.text(&format!(" AND {key} IN (SELECT dw_key FROM dw_locked)"));
+            query.text(&format!(" WHERE {key} IN (SELECT dw_key FROM dw_locked) AND "));
+            if kind == KeyType::Text {
+                // The key's own collation may take a neighbour for equal.
+                query
+                    .text(&format!("{key}::text COLLATE \"C\" IN (SELECT dw_key::text FROM dw_locked) AND "));
+            }
+            query.text(&self.closable(dialect, manual));
+        } else {
+            self.push_closable(&mut query, kind, keys, manual);
         }
         query.text(&format!(
             " RETURNING {}, {}, {}",
             dialect.as_text(&key),
             dialect.as_text(dialect.now()),
-            dialect.as_text(&format!("coalesce(({}), false)", self.guard.text(dialect)))
+            dialect.as_text(&format!("coalesce(({}), {})", self.guard.text(dialect), dialect.falsehood()))
         ));
         query
     }

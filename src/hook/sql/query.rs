@@ -15,7 +15,7 @@ pub(super) enum Value {
     /// A PostgreSQL array of numbers.
     Ints(Vec<i64>),
     /// A PostgreSQL array of texts.
-    Texts(Vec<String>),
+    Texts(Vec<Option<String>>),
 }
 
 impl Value {
@@ -132,7 +132,7 @@ impl Query {
 }
 
 fn texts(keys: &[&str]) -> Value {
-    Value::Texts(keys.iter().map(|&k| k.to_owned()).collect())
+    Value::Texts(keys.iter().map(|&k| Some(k.to_owned())).collect())
 }
 
 /// The keys, the last one repeated up to a power of two: so the number of different statements, each prepared once a session, stays

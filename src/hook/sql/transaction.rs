@@ -139,14 +139,15 @@ impl Transaction<'_> {
     /// What belongs to a close: the shop's statements, the audit rows, the shop's own conditions.
     async fn follow(&mut self, closed: &[Order<'_>], now: Option<&str>) -> Result<(), Failure> {
         let context = self.plan.context(now);
+        // The audit rows first: they are nobody else's, while stock rows are shared, and what is shared is locked as late as may be.
+        for insert in self.plan.audit_inserts(closed) {
+            self.session.run(insert, self.plan.named).await.map_err(|f| f.during("audit"))?;
+        }
         for statement in &self.plan.then {
             for orders in portions(statement.per_batch, closed) {
                 let query = statement.bound(self.plan.dialect, context, orders);
                 self.session.run(query, self.plan.named).await.map_err(|f| f.during(&statement.field))?;
             }
-        }
-        if let Some(insert) = self.plan.audit_insert(closed) {
-            self.session.run(insert, self.plan.named).await.map_err(|f| f.during("audit"))?;
         }
         for statement in &self.plan.ensure {
             for orders in portions(statement.per_batch, closed) {
