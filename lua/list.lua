@@ -1,9 +1,9 @@
 -- list: one page of deadlines in one state, by time.
--- ARGV 8 state: scheduled|leased|dead | 9 from ms | 10 to ms | 11 after id (skip scores equal to `from` up to this id, '' none) | 12 limit
+-- ARGV 8 state: scheduled|leased|dead | 9 from ms | 10 to ms | 11 after id (skip scores equal to `from` up to this id, '' none) | 12 limit (1 to 501: a page and one)
 -- Returns {id, at ms, body, live, reason for each}. O(limit log n). Writes nothing.
 local refusal = open()
 if refusal then return refusal end
-local state, from, to, after, limit = ARGV[FIRST], whole(ARGV[FIRST + 1], MAX_MS), whole(ARGV[FIRST + 2], MAX_MS), ARGV[FIRST + 3], whole(ARGV[FIRST + 4], 500)
+local state, from, to, after, limit = ARGV[FIRST], whole(ARGV[FIRST + 1], MAX_MS), whole(ARGV[FIRST + 2], MAX_MS), ARGV[FIRST + 3], whole(ARGV[FIRST + 4], 501)
 if not from or not to or not after or not limit or limit == 0 or #ARGV ~= FIRST + 4 then return redis.error_reply('BADCALL list') end
 local found, sources = {}, 0
 -- Whether x comes after y byte by byte, as in a zset: Lua's own comparison follows the server's locale.

@@ -11,6 +11,7 @@
 
 mod rig;
 
+mod cases;
 mod cli;
 mod config;
 mod fleet;

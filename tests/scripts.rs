@@ -125,7 +125,7 @@ async fn a_limit_out_of_its_range_is_refused_before_any_write() {
         ("hold", 3, "256"),
         ("hold", 4, "4294967296"),
         ("list", 4, "0"),
-        ("list", 4, "501"),
+        ("list", 4, "502"),
         ("forecast", 1, "0"),
         ("forecast", 2, "1501"),
         ("adopt", 0, "101"),

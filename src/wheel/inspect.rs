@@ -147,11 +147,7 @@ impl Wheel {
     ) -> Result<Vec<(Moment, Vec<u8>, Row)>> {
         let outcome = self.call(&script::LIST, shard, |cmd| {
             // One more than asked: the merge must know whether there is a next page.
-            cmd.arg(word)
-                .arg(from.as_millis())
-                .arg(to.as_millis())
-                .arg(after)
-                .arg((limit + 1).min(super::MAX_BATCH));
+            cmd.arg(word).arg(from.as_millis()).arg(to.as_millis()).arg(after).arg(limit + 1);
         });
         let value = or_empty(outcome.await, || redis::Value::Nil)?;
         let mut reply = reply::Reply::array("list", value)?;
