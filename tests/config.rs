@@ -398,3 +398,59 @@ fn headers_and_rotated_secrets_of_a_webhook_are_read_and_hidden() {
     let problem = resolve(&text.replace("old_secret_until", "#")).unwrap_err();
     assert!(problem.contains("a secret that was replaced must end"), "{problem}");
 }
+
+#[cfg(feature = "webhook")]
+#[test]
+fn an_endpoint_that_cannot_be_called_or_signed_for_is_refused_here() {
+    let with = |line: &str| {
+        let mut lines = vec![
+            "kind = 'webhook'".to_owned(),
+            "url = 'https://h/'".to_owned(),
+            format!("secret = '{SECRET}'"),
+        ];
+        let key = line.split(' ').next().unwrap();
+        lines.retain(|l| !l.starts_with(&format!("{key} ")));
+        lines.push(line.to_owned());
+        resolve(&format!("[wheel.a.hook]\n{}\n", lines.join("\n"))).err().unwrap_or_default()
+    };
+    for (line, key) in [
+        ("url = 'ftp://x'", "url"),
+        ("url = 'file:///etc/passwd'", "url"),
+        ("url = '//x/y'", "url"),
+        ("url = 'http://ex.com:99999/'", "url"),
+        ("url = 'http://h:0/'", "url"),
+        ("url = 'https://user:hunter2@host/'", "url"),
+        ("secret = 'whsec_c2hvcnQ='", "secret"),
+        ("secret = 'hunter2'", "secret"),
+        ("max_concurrency = 0", "max_concurrency"),
+        ("connect_timeout = '11s'", "connect_timeout"),
+        ("format = 'xml'", "format"),
+        ("table = 'orders'", "table"),
+    ] {
+        let problem = with(line);
+        assert!(problem.contains(&format!("wheel.a.hook.{key}")), "{line}: {problem}");
+        assert!(!problem.contains("hunter2"), "{line}: {problem}");
+    }
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn a_close_that_would_be_written_wrong_is_refused_here() {
+    let with = |from: &str, to: &str| resolve(&SQL.replace(from, to)).err().unwrap_or_default();
+    for (from, to, key) in [
+        ("table = 'orders'", "table = 'orders; drop table x'", "table"),
+        ("table = 'orders'", "table = '\"a\"\"b\"'", "table"),
+        ("table = 'orders'\n", "", "table"),
+        ("guard = \"status = 'unpaid'\"\n", "", "guard"),
+        ("set = \"status = 'closed'\"\n", "", "set"),
+        ("url = 'sqlite://shop.db'", "url = 'oracle://u:hunter2@h/db'", "url"),
+        ("state = 'status'", "state = 'status'\nkey_type = 'int'", "key_type"),
+        ("state = 'status'", "state = 'status'\nlock_timeout = '21s'", "lock_timeout"),
+        ("state = 'status'", "state = 'status'\nmax_batch = 2001", "max_batch"),
+        ("state = 'status'", "state = 'status'\nsecret = 'x'", "secret"),
+    ] {
+        let problem = with(from, to);
+        assert!(problem.contains(&format!("wheel.a.hook.{key}")), "{to}: {problem}");
+        assert!(!problem.contains("hunter2"), "{to}: {problem}");
+    }
+}

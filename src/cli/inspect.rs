@@ -1,5 +1,7 @@
 //! `duewheel inspect`: everything known of one deadline, and why it is not closed yet.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -12,8 +14,8 @@ use super::row::{distance, ended_json, entry_json, span};
 use crate::clock::{Moment, show_duration};
 use crate::deadline::{Id, State};
 use crate::error::{escaped, escaped_json};
-use crate::wheel::Wheel;
 use crate::wheel::answer::{Entry, Inspection};
+use crate::wheel::{Event, Wheel};
 
 /// Arguments of `inspect`.
 #[derive(Debug, Args)]
@@ -38,12 +40,19 @@ pub async fn run(args: &Inspect, context: &Context, output: &mut Output) -> Outc
         State::Scheduled => wheel.presence().await.map(|p| p.workers.len()).ok(),
         _ => None,
     };
+    // The stream is an extra: a user without the right to read it still sees the deadline.
+    let history = wheel.history(&args.id).await.unwrap_or_default();
     let why = why(&seen, workers);
     if output.is_json() {
-        output.object(&object(&wheel, &args.id, &seen, &why))?;
+        output.object(&object(&wheel, &args.id, &seen, &why, history))?;
     } else {
         for (name, value) in lines(&wheel, &args.id, &seen) {
             output.line(&format!("{name:<12} {value}"))?;
+        }
+        for event in &history {
+            let at = Moment::EPOCH.plus(Duration::from_millis(event.at_ms));
+            let text = format!("{at} {} ({})", escaped(&event.what), distance(at, seen.now));
+            output.line(&format!("{:<12} {text}", "history"))?;
         }
         output.line(&format!("{:<12} {why}", "why"))?;
     }
@@ -170,9 +179,10 @@ struct Inspected {
     died: Value,
     #[serde(skip_serializing_if = "Value::is_null")]
     ended: Value,
+    history: Vec<Event>,
 }
 
-fn object(wheel: &Wheel, id: &Id, seen: &Inspection, why: &str) -> Inspected {
+fn object(wheel: &Wheel, id: &Id, seen: &Inspection, why: &str, history: Vec<Event>) -> Inspected {
     let deadline = seen.entry.as_ref().map(|e| entry_json(e, seen.state.as_str(), None));
     let died = |(at, reason): &(Moment, String)| json!({"at": at.to_string(), "at_ms": at.as_millis(), "reason": reason});
     Inspected {
@@ -188,5 +198,6 @@ fn object(wheel: &Wheel, id: &Id, seen: &Inspection, why: &str) -> Inspected {
         lease_ends_at: seen.lease_ends_at.map(|at| at.to_string()).into(),
         died: seen.death.as_ref().map(died).unwrap_or_default(),
         ended: seen.ended.as_ref().map(|e| ended_json(id.as_str(), e)).unwrap_or_default(),
+        history,
     }
 }

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use redis::Script;
 
 use super::{Store, reply};
 use crate::error::Result;
@@ -40,28 +39,22 @@ pub struct Floor<'a> {
     store: &'a Store,
     shards: ShardCount,
     tag: String,
-    scripts: [Script; 3],
 }
 
 impl<'a> Floor<'a> {
     /// A floor on keys that bear `token`, which must be nobody else's.
-    pub async fn new(store: &'a Store, shards: ShardCount, token: &str) -> Result<Self> {
-        let scripts = [PLACE, CLAIM, SETTLE].map(Script::new);
-        for source in [PLACE, CLAIM, SETTLE] {
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(source);
-            store.command(&load, "load the floor's scripts").await?;
-        }
-        Ok(Self { store, shards, tag: format!("~floor-{token}"), scripts })
+    pub fn new(store: &'a Store, shards: ShardCount, token: &str) -> Self {
+        Self { store, shards, tag: format!("~floor-{token}") }
     }
 
     fn key(&self, shard: Shard, name: &str) -> String {
         format!("dw{}:{{{}.{shard}}}:{name}", crate::shard::LAYOUT, self.tag)
     }
 
-    async fn run(&self, script: usize, keys: &[String], args: &[Vec<u8>]) -> Result<redis::Value> {
-        let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(self.scripts[script].get_hash()).arg(keys.len()).arg(keys).arg(args);
+    async fn run(&self, source: &str, keys: &[String], args: &[Vec<u8>]) -> Result<redis::Value> {
+        // EVAL, because the text is short beside a batch and the program's user may not load scripts.
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(source).arg(keys.len()).arg(keys).arg(args);
         self.store.command(&cmd, "run the floor").await
     }
 
@@ -76,7 +69,7 @@ impl<'a> Floor<'a> {
         let place = |(shard, args): (Shard, &Vec<Vec<u8>>)| {
             let keys = [self.key(shard, "due"), self.key(shard, "bodies")];
             let args = args.clone();
-            async move { self.run(0, &keys, &args).await }
+            async move { self.run(PLACE, &keys, &args).await }
         };
         try_join_all(calls.map(place)).await.map(|_| ())
     }
@@ -87,7 +80,7 @@ impl<'a> Floor<'a> {
             let keys = ["due", "leases", "bodies"].map(|name| self.key(shard, name));
             let mut closed = 0;
             loop {
-                let claimed = self.run(1, &keys, &[limit.to_string().into_bytes()]).await?;
+                let claimed = self.run(CLAIM, &keys, &[limit.to_string().into_bytes()]).await?;
                 let mut claimed = reply::Reply::array("floor", claimed)?;
                 if claimed.len() == 0 {
                     return Ok::<u64, crate::error::Error>(closed);
@@ -97,7 +90,7 @@ impl<'a> Floor<'a> {
                 while ids.len() > 0 {
                     args.push(ids.bytes()?);
                 }
-                self.run(2, &keys[1..], &args).await?;
+                self.run(SETTLE, &keys[1..], &args).await?;
                 closed += args.len() as u64;
             }
         };

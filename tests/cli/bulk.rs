@@ -96,3 +96,24 @@ fn a_run_that_met_a_full_redis_says_where_to_go_on() {
     assert_eq!(rest["next_line"], 20_001);
     assert_eq!(cli.stat("scheduled"), 20_000);
 }
+
+#[test]
+fn an_interrupted_run_says_where_to_go_on_and_what_it_stored() {
+    use std::io::Write as _;
+    use std::process::Stdio;
+    let cli = cli();
+    let mut command = cli.command(&["enqueue", "--file", "-", "--json"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for n in 1..=4100 {
+        writeln!(stdin, "{{\"id\":\"o-{n}\",\"in\":\"1h\"}}").unwrap();
+    }
+    stdin.flush().unwrap();
+    crate::rig::eventually_blocking(crate::rig::PATIENCE, || (cli.stat("scheduled") == 4000).then_some(()));
+    crate::rig::signal(child.id(), "INT");
+    let ran = crate::rig::cli::Ran::from(child.wait_with_output().unwrap()).ends(130);
+    drop(stdin);
+    assert_eq!(ran.object()["next_line"], 4001, "{ran:?}");
+    assert!(ran.stderr.contains("--from-line 4001"), "{ran:?}");
+}

@@ -55,6 +55,10 @@ fn a_deadline_is_placed_moved_held_released_and_cancelled() {
         cli.run(&["enqueue", "o-1", "--in", "1m", "--force", "--json"]).ends(0).object()["outcome"],
         "resurrected"
     );
+    let history = cli.run(&["inspect", "o-1", "--json"]).ends(0).object()["history"].clone();
+    let told: Vec<_> = history.as_array().unwrap().iter().map(|e| e["what"].as_str().unwrap()).collect();
+    assert_eq!(told, ["cancelled", "resurrected"]);
+    assert!(cli.run(&["inspect", "o-1"]).stdout.contains("resurrected ("));
 }
 
 #[test]

@@ -134,7 +134,7 @@ impl Load {
     /// The same movement of data in bare Lua, in batches of the same size.
     pub async fn floor(&self, count: u64, claim_batch: usize, figures: &mut Figures) -> Result<()> {
         let token = uuid::Uuid::new_v4().simple().to_string();
-        let floor = Floor::new(self.wheel.store(), self.wheel.shards(), &token).await?;
+        let floor = Floor::new(self.wheel.store(), self.wheel.shards(), &token);
         let now = self.wheel.now().await?.as_millis();
         let (before, _) = self.wheel.store().spent().await?;
         let outcome = async {
