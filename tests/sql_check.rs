@@ -2,7 +2,7 @@
 
 use duewheel::error::Error;
 use duewheel::hook::Hook;
-use duewheel::hook::sql::{KeyType, SqlHook, SqlSettings, TimeType};
+use duewheel::hook::sql::{Dialect, KeyType, SqlHook, SqlSettings, TimeType, audit_ddl};
 
 use crate::rig::shop::{Kind, Shop, database_name, hook};
 
@@ -370,4 +370,19 @@ async fn reserved_words_and_other_letters_are_good_names() {
         let warnings = check(settings).await.unwrap();
         assert!(warnings.iter().all(|w| w.contains("close_at: none")), "{kind:?}: {warnings:?}");
     }
+}
+
+#[test]
+fn the_documented_audit_table_is_the_one_that_the_library_prints() {
+    let squeezed = |text: &str| {
+        let code = text.lines().map(|line| line.split("--").next().unwrap_or_default());
+        code.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+    };
+    let page = squeezed(include_str!("../docs/hook-sql.md"));
+    for dialect in [Dialect::Postgres, Dialect::Mysql, Dialect::Sqlite] {
+        let ddl = audit_ddl(dialect, "duewheel_audit").unwrap();
+        let ddl = squeezed(&ddl.replace(['"', '`'], ""));
+        assert!(page.contains(&ddl), "not in docs/hook-sql.md: {ddl}");
+    }
+    assert!(audit_ddl(Dialect::Sqlite, "a; DROP TABLE b").is_err());
 }

@@ -47,7 +47,7 @@ pub fn audit_ddl(dialect: Dialect, table: &str) -> Result<String> {
 }
 
 /// The columns, in the order of [`inserts`].
-pub(super) const COLUMNS: &str =
+const COLUMNS: &str =
     "order_id, action, generation, due_at, closed_at, attempt, fence, cause, actor, reason, trace_id, worker";
 
 /// Writes one row for each order, in as few statements as the dialect makes good.

@@ -291,7 +291,7 @@ async fn check_statements(
         statements.push((statement.field.clone(), statement.bound(plan.dialect, plan.context(now), &orders)));
     }
     for insert in plan.audit_inserts(&orders) {
-        let create = "audit (the statement that creates the table is duewheel::hook::sql::audit_ddl)";
+        let create = "audit (docs/hook-sql.md has the statement that creates the table)";
         statements.push((create.to_owned(), insert));
     }
     for (field, query) in statements {
