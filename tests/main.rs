@@ -31,6 +31,8 @@ mod sql_close;
 #[cfg(feature = "sql")]
 mod sql_failure;
 #[cfg(feature = "sql")]
+mod sql_fleet;
+#[cfg(feature = "sql")]
 mod sql_mall;
 #[cfg(feature = "sql")]
 mod sql_race;
