@@ -195,6 +195,40 @@ async fn records_lost_by_hand_are_set_aside_and_hurt_no_other() {
     sound(&wheel).await;
 }
 
+/// DW-045: the set of leases deleted by hand, with ten hooks under way and their workers gone.
+#[tokio::test]
+async fn a_lost_set_of_leases_is_found_and_mended() {
+    let server = RedisServer::shared();
+    let wheel = wheel(server, 1).await;
+    let batch: Vec<_> = (0..10).map(|n| deadline(&format!("o-{n}"), after(0))).collect();
+    wheel.enqueue_batch(&batch, OnConflict::Keep, false).await;
+    assert_eq!(claim(&wheel, S, 1).await.leases.len(), 10);
+    server.command::<u64>(&["DEL", &key(&wheel, S, "leases")]);
+    let found = wheel.verify(true).await.unwrap().findings;
+    assert!(
+        found.len() == 10 && found.iter().all(|f| f.kind == "body_without_place" && f.healed),
+        "{found:?}"
+    );
+    let again = claim(&wheel, S, 2).await.leases;
+    assert_eq!(again.len(), 10);
+    sound(&wheel).await;
+}
+
+/// DW-011.
+#[tokio::test]
+async fn a_moment_of_the_past_is_due_now_however_long_ago_it_was() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    let now = wheel.now().await.unwrap().as_millis();
+    let dues = [0, 1, now - 3650 * DAY, now - 3_600_000, now - 1];
+    for due in dues {
+        enqueue(&wheel, &format!("o-{due}"), at(due)).await.unwrap();
+    }
+    let leases = claim(&wheel, S, 1).await.leases;
+    let in_order: Vec<_> = dues.iter().map(|due| format!("o-{due}")).collect();
+    assert_eq!(ids(&leases), in_order, "oldest first");
+    sound(&wheel).await;
+}
+
 /// DW-066.
 #[tokio::test]
 async fn thirty_thousand_of_one_millisecond_are_claimed_lost_reaped_and_cancelled() {

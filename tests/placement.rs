@@ -265,3 +265,29 @@ async fn healing_leaves_nothing_to_find() {
     wheel.verify(true).await.unwrap();
     sound(&wheel).await;
 }
+
+#[tokio::test]
+async fn a_lease_whose_slot_is_missing_does_not_keep_the_others_from_being_reaped() {
+    let server = RedisServer::shared();
+    let wheel = wheel(server, 1).await;
+    with_test_clock(server, &wheel);
+    let now = wheel.at_fixed_time(T0 * 1000);
+    for (name, due) in [("waits", T0 - 9_000), ("others", T0 - 5_000)] {
+        now.enqueue(&deadline(name, DueAt::Moment(moment(due))), OnConflict::Keep, false)
+            .await
+            .unwrap()
+            .unwrap();
+        // In turn, so that the one that must wait stands in front.
+        assert_eq!(now.claim(S, &ask(due)).await.unwrap().leases.len(), 1);
+    }
+    let (start, slot) = ((T0 - 9_000).to_string(), format!("0:{}", (T0 - 9_000) / 1000));
+    server.command::<u64>(&["ZADD", &key(&wheel, S, "slots"), &start, &slot]);
+    let then = wheel.at_fixed_time((T0 + 31_000) * 1000);
+    let claimed = then.claim(S, &Ask { limit: 1, ..ask(1) }).await.unwrap();
+    assert_eq!((claimed.reaped, ids(&claimed.leases)), (1, vec!["others"]));
+    // Where no slot can be moving the scan sees that this one is gone for good.
+    then.verify(true).await.unwrap();
+    let claimed = then.claim(S, &Ask { limit: 1, ..ask(2) }).await.unwrap();
+    assert_eq!((claimed.reaped, ids(&claimed.leases)), (1, vec!["waits"]));
+    sound(&then).await;
+}

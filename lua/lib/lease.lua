@@ -29,11 +29,8 @@ local function end_cancelled(id, cause, attempt, generation, due_at, fence)
   count('cancelled', 1)
 end
 
--- Puts expired leases back to the slot their header names: due now, not a failed attempt. Cancelled ones end, poison is buried: the
--- first two losses may have been a neighbour's fault, later ones were suffered alone. At most `limit`; returns how many.
-local function reap(limit, poison, any_live)
-  local expired = call('ZRANGEBYSCORE', LEASES, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, limit)
-  if #expired == 0 then return 0 end
+-- Ends these leases, given as id and lease end in turn; nil and nothing written where one of their slots is moving.
+local function reap_these(expired, poison, any_live)
   local ids = {}
   for i = 1, #expired, 2 do ids[#ids + 1] = expired[i] end
   local bodies = call('HMGET', BODIES, unpack(ids))
@@ -60,10 +57,27 @@ local function reap(limit, poison, any_live)
       writes[i] = function() call('HSET', LIVE, id, live(attempts, losses, flags, note)) end
     end
   end
-  if plan_moved(plan) then return 0 end
+  if plan_moved(plan) then return nil end
   plan_write(plan)
   for i = 1, #ids do writes[i]() end
   call('ZREM', LEASES, unpack(gone))
   count('lost', #ids)
   return #ids
+end
+
+-- Puts expired leases back to the slot their header names: due now, not a failed attempt. Cancelled ones end, poison is buried: the
+-- first loss may have been a neighbour's fault, later ones were suffered alone. At most `limit`; returns how many.
+local function reap(limit, poison, any_live)
+  local expired = call('ZRANGEBYSCORE', LEASES, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, limit)
+  if #expired == 0 then return 0 end
+  local reaped = reap_these(expired, poison, any_live)
+  if reaped then return reaped end
+  -- What waits for its slot must not keep the others waiting, nor stand in front of them.
+  reaped = 0
+  expired = call('ZRANGEBYSCORE', LEASES, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, 500)
+  for i = 1, #expired, 2 do
+    if reaped == limit then break end
+    reaped = reaped + (reap_these({ expired[i], expired[i + 1] }, poison, any_live) or 0)
+  end
+  return reaped
 end
