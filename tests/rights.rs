@@ -66,6 +66,22 @@ fn the_documented_rights_are_those_that_the_program_uses() {
     assert_eq!(granted, used);
 }
 
+#[test]
+fn the_shipped_user_file_is_the_documented_user_and_redis_loads_it() {
+    let shipped =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/redis/duewheel.acl")).unwrap();
+    let shipped = shipped.replace(">PASSWORD", &format!(">{PASSWORD}"));
+    let words: Vec<_> = shipped.split_whitespace().map(str::to_owned).collect();
+    let documented = documented_user();
+    assert_eq!((words[0].as_str(), &words[1..]), ("user", &documented[2..]));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("users.acl");
+    std::fs::write(&file, format!("user default on nopass ~* &* +@all\n{shipped}")).unwrap();
+    let server = RedisServer::start(RedisOptions::args(&["--aclfile", file.to_str().unwrap()]));
+    let users: Vec<String> = server.command(&["ACL", "USERS"]);
+    assert!(users.contains(&"duewheel".to_owned()), "{users:?}");
+}
+
 #[tokio::test]
 async fn the_documented_user_can_do_everything_a_worker_does() {
     let server = RedisServer::start(RedisOptions::default());
