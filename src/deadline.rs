@@ -58,7 +58,10 @@ impl Payload {
     /// The largest payload, in bytes.
     pub const MAX_BYTES: usize = 64 * 1024;
 
-    /// Checks that `json` is one JSON value of an allowed size. Empty input is "no payload".
+    /// The deepest nesting of arrays and objects: where most JSON readers, and so perhaps the shop's, give up.
+    pub const MAX_DEPTH: usize = 128;
+
+    /// Checks that `json` is one JSON value of an allowed size and depth. Empty input is "no payload".
     pub fn from_json(json: impl Into<Vec<u8>>) -> Result<Self, Invalid> {
         let json = json.into();
         if json.len() > Self::MAX_BYTES {
@@ -69,6 +72,10 @@ impl Payload {
             && let Err(e) = serde_json::from_slice::<serde::de::IgnoredAny>(&json)
         {
             return Err(Invalid::new("payload", &String::from_utf8_lossy(&json), format!("not JSON: {e}")));
+        }
+        if depth(&json) > Self::MAX_DEPTH {
+            let reason = format!("expected arrays and objects at most {} deep", Self::MAX_DEPTH);
+            return Err(Invalid::new("payload", "", reason));
         }
         Ok(Self(json))
     }
@@ -87,6 +94,25 @@ impl Payload {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// How deep arrays and objects are nested in valid JSON. Its own parser only skips values here, and skips to any depth.
+fn depth(json: &[u8]) -> usize {
+    let (mut now, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                now += 1;
+                deepest = deepest.max(now);
+            }
+            b']' | b'}' if !in_string => now = now.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 /// Which life of an id this is: Redis's time in microseconds at the enqueue, reschedule or revive, rising within a shard.
@@ -308,6 +334,11 @@ mod tests {
 
     #[test]
     fn a_payload_nested_too_deep_is_refused_without_overflowing_the_stack() {
-        assert!(Payload::from_json("[".repeat(10_000) + &"]".repeat(10_000)).is_err());
+        let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(Payload::from_json(nested(10_000)).is_err());
+        assert!(Payload::from_json(nested(Payload::MAX_DEPTH + 1)).is_err());
+        assert!(Payload::from_json(nested(Payload::MAX_DEPTH)).is_ok());
+        let in_text = format!(r#""\"{}""#, "[".repeat(1000));
+        assert!(Payload::from_json(in_text).is_ok());
     }
 }
