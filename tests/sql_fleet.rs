@@ -16,16 +16,17 @@ use crate::rig::shop::{Kind, Shop, hook};
 use crate::rig::wheel::{after, deadline, wheel};
 use crate::rig::wire::{Mood, Wire};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Far above what an idle machine needs.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A worker of its own, with sessions of its own.
-struct Running {
+pub struct Running {
     stop: CancellationToken,
     task: tokio::task::JoinHandle<Drained>,
 }
 
 impl Running {
-    fn start(wheel: &Wheel, settings: SqlSettings) -> Self {
+    pub fn start(wheel: &Wheel, settings: SqlSettings) -> Self {
         let backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(200), 0.2).unwrap();
         let worker = WorkerSettings {
             lease: Duration::from_secs(8),
@@ -47,13 +48,13 @@ impl Running {
         Self { stop, task: tokio::spawn(async move { worker.run(given).await }) }
     }
 
-    async fn drain(self) -> Drained {
+    pub async fn drain(self) -> Drained {
         self.stop.cancel();
         self.task.await.unwrap()
     }
 }
 
-async fn enqueue_all(wheel: &Wheel, ids: impl IntoIterator<Item = i64>, due: impl Fn(i64) -> DueAt) {
+pub async fn enqueue_all(wheel: &Wheel, ids: impl IntoIterator<Item = i64>, due: impl Fn(i64) -> DueAt) {
     let batch: Vec<_> = ids.into_iter().map(|id| deadline(&id.to_string(), due(id))).collect();
     for answer in wheel.enqueue_batch(&batch, OnConflict::Keep, false).await {
         answer.unwrap().unwrap();
@@ -61,7 +62,7 @@ async fn enqueue_all(wheel: &Wheel, ids: impl IntoIterator<Item = i64>, due: imp
 }
 
 /// Waits until that many deadlines ended and none is leased; answers how many are dead.
-async fn all_ended(wheel: &Wheel, count: u64) -> u64 {
+pub async fn all_ended(wheel: &Wheel, count: u64) -> u64 {
     eventually(PATIENCE, || async {
         let stats = wheel.stats().await.ok()?;
         let total = |name: &str| stats.totals.get(name).copied().unwrap_or(0);

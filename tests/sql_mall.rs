@@ -9,7 +9,10 @@ use duewheel::hook::sql::{Dialect, SqlSettings, audit_ddl};
 use duewheel::hook::{Hook, Verdict};
 
 use crate::rig::mariadb;
+use crate::rig::redis::RedisServer;
 use crate::rig::shop::{Db, hook, judge, judge_one, lease, leases};
+use crate::rig::wheel::{after, wheel};
+use crate::sql_fleet::{Running, all_ended, enqueue_all};
 
 /// The shop's SQL file: beside the repository, or where `DUEWHEEL_TEST_MALL` says.
 fn mall_sql() -> Option<String> {
@@ -126,6 +129,33 @@ async fn the_real_shop_is_closed_by_configuration_alone_and_a_second_run_changes
     let anew = judge(&hook, &leases(all)).await;
     assert!(anew.iter().all(|v| matches!(v, Verdict::Skipped { .. })), "{anew:?}");
     assert_eq!(picture(&db).await, before, "the second run changed something");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_closes_the_real_shop_and_once_more_changes_nothing() {
+    let Some((url, db)) = mall().await else { return };
+    db.run("UPDATE oms_order SET status = 0 WHERE status = 4").await;
+    let all = ids(&db, "true").await;
+    let mut before = String::new();
+    for life in 0..2 {
+        // A wheel each time: the second knows nothing of the first, as after a loss of Redis.
+        let wheel = wheel(RedisServer::shared(), 4).await;
+        enqueue_all(&wheel, all.iter().copied(), |_| after(0)).await;
+        let workers = [Running::start(&wheel, settings(&url)), Running::start(&wheel, settings(&url))];
+        assert_eq!(all_ended(&wheel, all.len() as u64).await, 0, "dead");
+        for worker in workers {
+            assert!(worker.drain().await.clean);
+        }
+        if life == 0 {
+            assert_eq!(
+                ids(&db, "status = 4 AND modify_time IS NOT NULL AND delete_status = 0").await.len(),
+                14
+            );
+            assert_eq!(db.number("count(*)", "FROM duewheel_audit").await, 14);
+            before = picture(&db).await;
+        }
+    }
+    assert_eq!(picture(&db).await, before, "the second life changed something");
 }
 
 #[tokio::test]

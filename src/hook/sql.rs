@@ -8,10 +8,13 @@ mod audit;
 mod batch;
 mod check;
 mod database;
+mod declared;
 mod dialect;
+mod expression;
 mod failure;
 mod key;
 mod order;
+mod placeholder;
 mod plan;
 mod pool;
 mod query;
@@ -42,8 +45,10 @@ pub use audit::audit_ddl;
 pub use dialect::Dialect;
 pub use settings::{KeyType, Route, SqlSettings, TimeType};
 
-/// Kept back from the lease, so that a call that used all its time still answers inside it.
-const ANSWER_MARGIN: Duration = Duration::from_millis(100);
+/// Kept back from the time of a call, but at most a third of it: to read what became of an unanswered commit, and to answer.
+const RESOLVE_MARGIN: Duration = Duration::from_millis(600);
+/// A lease that is trusted for less than this is not begun with.
+const LEAST_TRUST: Duration = Duration::from_millis(100);
 
 /// Closes orders in the shop's own database.
 pub struct SqlHook {
@@ -161,13 +166,19 @@ impl SqlHook {
         orders: &[Order<'_>],
         started_at: Instant,
     ) -> Vec<(usize, Verdict)> {
-        let mut orders = orders.to_vec();
+        let mut verdicts = Vec::with_capacity(orders.len());
+        let (mut orders, late): (Vec<_>, Vec<_>) =
+            orders.iter().copied().partition(|o| o.lease.trust_left() > LEAST_TRUST);
+        for order in late {
+            let reason = "no time was left in the lease".to_owned();
+            verdicts.push((order.place, Verdict::Unavailable { reason, retry_after: None }));
+        }
         orders.sort_by(|a, b| key::compare(self.plan.kind, a.key(), b.key()));
         let trusted = orders.iter().map(|o| o.lease.trusted_until).min().unwrap_or(started_at);
-        let latest = (started_at + self.settings.timeout).min(trusted);
-        let deadline = latest.checked_sub(ANSWER_MARGIN).unwrap_or(started_at);
-        let batch = Batch { plan: &self.plan, pool, manual, deadline };
-        let mut verdicts = Vec::with_capacity(orders.len());
+        let answer_by = (started_at + self.settings.timeout).min(trusted);
+        let time = answer_by.saturating_duration_since(started_at);
+        let deadline = started_at + (time - RESOLVE_MARGIN.min(time / 3));
+        let batch = Batch { plan: &self.plan, pool, manual, deadline, answer_by };
         for part in orders.chunks(self.settings.max_batch) {
             verdicts.extend(batch.judge(part).await);
         }

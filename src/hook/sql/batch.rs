@@ -25,8 +25,10 @@ pub(super) struct Batch<'a> {
     pub(super) pool: &'a Pool,
     /// Whether a person closes these.
     pub(super) manual: bool,
-    /// When the call must have ended.
+    /// Until when transactions may run.
     pub(super) deadline: Instant,
+    /// When the call must have answered, a little later: time to read what became of a commit.
+    pub(super) answer_by: Instant,
 }
 
 /// A piece of the batch that waits for its transaction.
@@ -139,8 +141,7 @@ impl Batch<'_> {
 
     /// The commit was sent and not answered: what became of it is read by a fresh session.
     async fn resolve(&self, orders: &[Order<'_>], reason: &str) -> Outcome {
-        // Beyond the call's own time only as long as connecting may take: this one answer is worth it.
-        let limit = self.left().max(Duration::from_millis(500));
+        let limit = self.answer_by.saturating_duration_since(Instant::now());
         let read = async {
             let mut session = self.pool.fresh().await?;
             let findings =

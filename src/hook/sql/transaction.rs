@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use super::database::Database;
+use super::declared::Declared;
 use super::dialect::Dialect;
 use super::failure::Failure;
 use super::key;
 use super::order::Order;
-use super::plan::{Declared, Form, Plan};
+use super::plan::{Form, Plan};
 use super::session::{Cells, Session};
 use super::verdict::{self, Finding};
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::hook::Verdict;
 
+use super::declared::Declared;
 use super::failure::Failure;
 use super::order::{Order, moment};
-use super::plan::{Declared, Plan};
+use super::plan::Plan;
 use super::session::{Cells, Session};
 use super::statement::Statement;
 use super::transaction::cell;
