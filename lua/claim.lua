@@ -48,6 +48,7 @@ if state ~= 'running' then
 end
 
 local horizon = now - late
+local horizon_text = format('%.0f', horizon) -- Redis would print a number for each slot anew
 -- A worker that holds a suspect looks past as many others as there can be.
 local window = may_suspect and limit or math.min(limit + any_live, 1000)
 
@@ -90,7 +91,7 @@ local function walk(mixed)
         slot.due = #due / 2
       else
         asked = window - count_found
-        due = peek('ZRANGEBYSCORE', slot.key, '-inf', cutoff, 'LIMIT', 0, asked) or {}
+        due = peek('ZRANGEBYSCORE', slot.key, '-inf', horizon_text, 'LIMIT', '0', asked) or {}
         for j = 1, #due do
           count_found = count_found + 1
           found[count_found], from[count_found] = due[j], slot
@@ -184,7 +185,7 @@ if n > 0 then
       if slot.skipped then
         call('ZREM', slot.key, unpack(slot))
       else
-        call('ZREMRANGEBYRANK', slot.key, 0, slot.taken - 1)
+        call('ZREMRANGEBYRANK', slot.key, '0', slot.taken - 1)
       end
       if slot.gone then emptied[#emptied + 1] = slot.member end
     end

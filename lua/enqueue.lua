@@ -63,7 +63,8 @@ for i = 1, n do
   end
   if place then
     local level = level_of(due)
-    plan_place(plan, level, due, id)
+    local text = ARGV[FIRST + 2 + 3 * i]
+    plan_place(plan, level, due, id, byte(text) ~= 43 and text or nil)
     fronts[level] = fronts[level] or pack('>BBBBI8', FORMAT, cause, level, 0, generation)
     bodies[placed + 1] = id
     bodies[placed + 2] = fronts[level] .. pack('>I8I8', due, due) .. NO_HOLD .. ARGV[FIRST + 3 + 3 * i]

@@ -37,7 +37,7 @@ local lives = any_live > 0 and call('HMGET', LIVE, unpack(ids)) or nil
 
 local settled, marks, forget_lives = {}, {}, {}
 local leave, left, records = {}, 0, 0 -- ids that leave the leases
-local ends, remember = { {}, {} }, {} -- ids that end as closed and as skipped, and what is remembered of them
+local ends, ended_count, remember = { {}, {} }, { 0, 0 }, {} -- ids that end as closed and as skipped, and what is remembered of them
 local moving, others = {}, {} -- indices of those that go back to the wheel, and of those that are not ours any more
 at = FIRST + 1
 for i = 1, n do
@@ -50,8 +50,8 @@ for i = 1, n do
     if what == 'end' then
       local data = ARGV[at + 3]
       local outcome = byte(data)
-      local same = ends[outcome]
-      same[#same + 1] = id
+      local count_so_far = ended_count[outcome] + 1
+      ended_count[outcome], ends[outcome][count_so_far] = count_so_far, id
       if lives and lives[i] then forget_lives[#forget_lives + 1] = id end
       if KEEP[outcome] > 0 then
         remember[records + 1], remember[records + 2] = id, ended(data)

@@ -37,45 +37,61 @@ local function peek(...)
   return answer
 end
 
--- A plan gathers placements by slot, so that each slot is read once and written once.
-local function new_plan() return { members = {}, by_member = {} } end
+-- A plan gathers placements by slot, so that each slot is read once and written once: for place n the slot's member, start and key, and
+-- the first score and id that go there; `more` holds the others. Most slots of a batch get one, and a table each would cost more than they.
+local function new_plan()
+  return { n = 0, place_of = {}, members = {}, starts = {}, keys = {}, scores = {}, ids = {}, more = {} }
+end
 
-local function plan_place(plan, level, next_at, id)
+-- `score` is next_at as text, where the caller has it: Redis takes text as it is, and would print a number first.
+local function plan_place(plan, level, next_at, id, score)
   local member, start = member_of(level, next_at)
-  local slot = plan.by_member[member]
-  if slot then
-    local n = #slot
-    slot[n + 1], slot[n + 2] = next_at, id
-  else
-    plan.by_member[member] = { next_at, id, start = start, key = SLOT_PREFIX .. member }
-    plan.members[#plan.members + 1] = member
+  local place = plan.place_of[member]
+  if not place then
+    place = plan.n + 1
+    plan.n, plan.place_of[member] = place, place
+    plan.members[place], plan.starts[place], plan.keys[place] = member, start, SLOT_PREFIX .. member
+    plan.scores[place], plan.ids[place] = score or next_at, id
+    return
   end
+  local more = plan.more[place]
+  if not more then
+    more = { plan.scores[place], plan.ids[place] }
+    plan.more[place] = more
+  end
+  local n = #more
+  more[n + 1], more[n + 2] = score or next_at, id
 end
 
 -- Reads the slots of a plan. Returns true where one has moved: it is in the index, and its key is not there.
 local function plan_moved(plan)
-  local members, by_member = plan.members, plan.by_member
-  if #members == 0 then return false end
-  local indexed, known, new, fresh = call('ZMSCORE', SLOTS, unpack(members)), {}, {}, {}
-  for i = 1, #members do
-    local slot = by_member[members[i]]
-    if indexed[i] then
-      known[#known + 1] = slot.key
+  if plan.n == 0 then return false end
+  local indexed = call('ZMSCORE', SLOTS, unpack(plan.members))
+  local known, new, known_count, new_count, fresh = {}, {}, 0, 0, {}
+  for place = 1, plan.n do
+    if indexed[place] then
+      known_count = known_count + 1
+      known[known_count] = plan.keys[place]
     else
-      new[#new + 1] = slot.key
-      fresh[#fresh + 1], fresh[#fresh + 2] = slot.start, members[i]
+      new_count = new_count + 1
+      new[new_count] = plan.keys[place]
+      fresh[2 * new_count - 1], fresh[2 * new_count] = plan.starts[place], plan.members[place]
     end
   end
   plan.fresh = fresh
-  if #new > 0 and not peek('EXISTS', unpack(new)) then return true end
-  return #known > 0 and peek('EXISTS', unpack(known)) ~= #known
+  if new_count > 0 and not peek('EXISTS', unpack(new)) then return true end
+  return known_count > 0 and peek('EXISTS', unpack(known)) ~= known_count
 end
 
 -- Writes a plan that plan_moved has read: the slots first, then the index.
 local function plan_write(plan)
-  for i = 1, #plan.members do
-    local slot = plan.by_member[plan.members[i]]
-    call('ZADD', slot.key, unpack(slot))
+  for place = 1, plan.n do
+    local more = plan.more[place]
+    if more then
+      call('ZADD', plan.keys[place], unpack(more))
+    else
+      call('ZADD', plan.keys[place], plan.scores[place], plan.ids[place])
+    end
   end
   if plan.fresh and #plan.fresh > 0 then call('ZADD', SLOTS, unpack(plan.fresh)) end
 end
