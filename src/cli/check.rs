@@ -10,7 +10,6 @@ use super::exit::Exit;
 use super::failure::Outcome;
 use super::hook::Closer;
 use super::output::Output;
-use crate::clock::show_duration;
 use crate::config::{HookSettings, WheelConfig};
 use crate::error::{Error, Result, escaped};
 use crate::wheel::{ServerFacts, Store, Wheel};
@@ -216,7 +215,7 @@ fn persistence(facts: &ServerFacts, findings: &mut Findings) {
 
 fn clock(offset: i64, trip: Duration, findings: &mut Findings) {
     let trip_ms = i64::try_from(trip.as_millis()).unwrap_or(i64::MAX);
-    let text = format!("this host is {offset} ms ahead of Redis (round trip {})", show_duration(trip));
+    let text = format!("this host is {offset} ms ahead of Redis (round trip {} us)", trip.as_micros());
     if offset.abs().saturating_sub(trip_ms) > CLOCK_LIMIT_MS {
         findings.warning("clock", text, "Redis's clock decides what is due; run NTP on both");
     } else {

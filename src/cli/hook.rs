@@ -62,6 +62,11 @@ impl Closer {
                 hook.set_secrets(&settings.secrets).map_err(|e| name_problems(config, e))?;
                 Ok(true)
             }
+            #[cfg(feature = "sql")]
+            (Self::Sql(hook), HookSettings::Sql(settings)) => {
+                hook.set_urls(&settings.urls).map_err(|e| name_problems(config, e))?;
+                Ok(true)
+            }
             _ => Ok(false),
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::future::join_all;
+use secrecy::ExposeSecret as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -13,9 +14,9 @@ use super::exit::Exit;
 use super::failure::{Failure, Outcome};
 use super::hook::Closer;
 use super::output::Output;
-use crate::config::{Config, WheelConfig};
+use crate::config::{Config, WheelConfig, shown_url};
 use crate::error::{Error, StoreKind};
-use crate::wheel::Wheel;
+use crate::wheel::{RedisSettings, Wheel};
 use crate::worker::{Drained, Tally, Worker as Fleet};
 
 /// How often the log says what was done.
@@ -30,8 +31,9 @@ const CHECK_TRIES: u32 = 3;
     long_about = "Closes due orders until it is told to stop. Serves every configured wheel that has a hook, or the one of --wheel. \
                   Any number of workers share the work; one that dies costs a lease's time, no order.\n\nSIGTERM and SIGINT drain: \
                   nothing more is claimed, work in hand may finish within `grace`, the rest is given back; exit code 0. A second \
-                  signal ends it at once. SIGHUP reads the configuration again and takes over log level and webhook secrets; what \
-                  else changed needs a restart and is said.",
+                  signal ends it at once. SIGHUP reads the configuration again and takes over the \
+                  log level and every secret (logins of Redis and databases, webhook secrets); what else changed needs a restart \
+                  and is said.",
     after_help = "Examples:\n  duewheel worker\n  duewheel worker --wheel orders --set wheel.orders.worker.concurrency=64\n  duewheel \
                   worker --log info,duewheel::worker=debug"
 )]
@@ -170,10 +172,20 @@ fn reload(context: &Context, served: &[Served]) {
             return;
         }
     };
+    tracing::info!("configuration was read again");
     if let Some(telemetry) = context.telemetry()
         && let Err(e) = telemetry.set_filter(&config.log.level)
     {
         tracing::error!(error = %e, "log level is not taken over");
+    }
+    // Only the login: another server under the open connections would split the wheel in two.
+    let redis = RedisSettings { url: config.redis.url.clone(), ..context.config.redis.clone() };
+    let same_server = shown(&config) == shown(&context.config);
+    if let Some(one) = served.first()
+        && same_server
+        && let Err(e) = one.wheel.store().set_login(&redis)
+    {
+        tracing::error!(error = %e, "redis login is not taken over");
     }
     for one in served {
         let Some(fresh) = config.wheels.iter().find(|w| w.wheel.name == *one.wheel.name()) else { continue };
@@ -189,10 +201,16 @@ fn reload(context: &Context, served: &[Served]) {
     }
 }
 
-/// Keys that a reload cannot take over and whose value is another now.
+/// Where Redis is, without the password.
+fn shown(config: &Config) -> String {
+    shown_url(config.redis.url.expose_secret())
+}
+
+/// Keys that a reload cannot take over and whose value is another now. Hidden parts are the secrets, which were taken over.
 fn changed(before: &Config, after: &Config) -> Vec<String> {
-    let takes_over =
-        |key: &str| key.starts_with("log.level") || key.ends_with("secret") || key.contains("secret_");
+    let takes_over = |key: &str| {
+        key.starts_with("log.level") || key.contains("secret") || key.starts_with("redis.password")
+    };
     let differs = |shown: &&crate::config::Shown| {
         !takes_over(&shown.key) && !before.shown.iter().any(|b| b.key == shown.key && b.value == shown.value)
     };

@@ -30,6 +30,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::deadline::{Cause, Stage};
+use secrecy::SecretString;
+
 use crate::error::{Error, Result};
 use crate::hook::{BoxFuture, Hook, Verdict};
 use crate::lease::Lease;
@@ -91,6 +93,29 @@ impl SqlHook {
             }
             _ => Err(Error::Config(problems)),
         }
+    }
+
+    /// Takes over the users and passwords in `urls` (rotation without a restart): new sessions use them, those that are open stay. The
+    /// databases must be the same, in the same order; on [`Error::Config`] nothing changes.
+    pub fn set_urls(&self, urls: &[SecretString]) -> Result<()> {
+        let mut logins = Vec::new();
+        let mut problems = Vec::new();
+        for url in urls {
+            match Database::parse(url, &self.settings, self.zone.clone()) {
+                Ok(database) => logins.push(database),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        let same = logins.len() == self.pools.len()
+            && logins.iter().zip(&self.pools).all(|(login, pool)| login.shown == pool.database.shown);
+        if problems.is_empty() && !same {
+            problems.push("url: names other databases than at the start, which needs a restart".to_owned());
+        }
+        if !problems.is_empty() {
+            return Err(Error::Config(problems));
+        }
+        self.pools.iter().zip(logins).for_each(|(pool, login)| pool.set_login(login));
+        Ok(())
     }
 
     /// Which database the order lives in.

@@ -3,6 +3,7 @@
 //! user, so a restart, a kill or a demotion costs one error and no restart of ours.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use deadpool_redis::{Manager, Pool, Runtime, Timeouts};
@@ -18,7 +19,7 @@ use crate::error::{Error, Invalid, Result, StoreKind};
 
 /// Redis, reached.
 pub struct Store {
-    pool: Pool,
+    pool: RwLock<Pool>,
     lanes: Vec<Lane>,
     turn: AtomicUsize,
     reconnects: AtomicU64,
@@ -45,26 +46,18 @@ impl std::fmt::Debug for Store {
 impl Store {
     /// Prepares the connections; the first use makes the first one.
     pub fn new(settings: &RedisSettings) -> Result<Self> {
-        let bad_url = |reason: String| Error::Invalid(Invalid::new("redis.url", "", reason));
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(settings.connect_timeout))
-            .set_response_timeout(Some(settings.response_timeout));
-        let manager = Manager::new_with_config(settings.url.expose_secret(), config).map_err(|e| {
-            bad_url(format!("not a Redis URL: {}", e.detail().unwrap_or("see the documentation")))
-        })?;
-        let pool = Pool::builder(manager)
-            .max_size(settings.pool_size)
-            .runtime(Runtime::Tokio1)
-            .timeouts(Timeouts {
-                wait: Some(settings.response_timeout),
-                create: Some(settings.connect_timeout),
-                recycle: Some(Duration::from_secs(1)),
-            })
-            .build()
-            .map_err(|e| bad_url(e.to_string()))?;
+        let pool = RwLock::new(pool_of(settings)?);
         // Two: one carries claims and settles while the other is being made anew or carries a long listing.
         let lanes = (0..2).map(|_| Lane::default()).collect();
         Ok(Self { pool, lanes, turn: AtomicUsize::new(0), reconnects: AtomicU64::new(0) })
+    }
+
+    /// Makes new connections by these settings from now on: the same Redis, with a password that was changed. Those that are open stay,
+    /// since Redis goes on serving them.
+    pub fn set_login(&self, settings: &RedisSettings) -> Result<()> {
+        let pool = pool_of(settings)?;
+        *self.pool.write().unwrap_or_else(PoisonError::into_inner) = pool;
+        Ok(())
     }
 
     /// How often a lane had to be made anew.
@@ -153,12 +146,34 @@ impl Store {
         if let Some(held) = &*slot {
             return Ok(held.clone());
         }
-        let pooled = self.pool.get().await.map_err(|e| fault::from_pool(e, attempted))?;
+        let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let pooled = pool.get().await.map_err(|e| fault::from_pool(e, attempted))?;
         let number = self.reconnects.fetch_add(1, Ordering::Relaxed);
         let held = Held { connection: deadpool_redis::Connection::take(pooled), number };
         *slot = Some(held.clone());
         Ok(held)
     }
+}
+
+/// The pool that makes connections by these settings.
+fn pool_of(settings: &RedisSettings) -> Result<Pool> {
+    let bad_url = |reason: String| Error::Invalid(Invalid::new("redis.url", "", reason));
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(settings.connect_timeout))
+        .set_response_timeout(Some(settings.response_timeout));
+    let manager = Manager::new_with_config(settings.url.expose_secret(), config).map_err(|e| {
+        bad_url(format!("not a Redis URL: {}", e.detail().unwrap_or("see the documentation")))
+    })?;
+    Pool::builder(manager)
+        .max_size(settings.pool_size)
+        .runtime(Runtime::Tokio1)
+        .timeouts(Timeouts {
+            wait: Some(settings.response_timeout),
+            create: Some(settings.connect_timeout),
+            recycle: Some(Duration::from_secs(1)),
+        })
+        .build()
+        .map_err(|e| bad_url(e.to_string()))
 }
 
 /// The same call with the script's text instead of its SHA.

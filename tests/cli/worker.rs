@@ -19,7 +19,12 @@ struct Working {
 impl Working {
     fn start(cli: &Cli, args: &[&str]) -> Self {
         let mut command = cli.command(&["worker", "--json"]);
-        let mut child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        command.args(args);
+        Self::of(command)
+    }
+
+    fn of(mut command: std::process::Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, log) = mpsc::channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || {
@@ -191,6 +196,30 @@ fn sighup_takes_over_what_can_change_and_says_what_cannot() {
     cli.write("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSx\n");
     worker.signal("HUP");
     worker.says("secrets were read again");
+    worker.signal("TERM");
+    assert_eq!(worker.ended().0, 0);
+}
+
+#[test]
+fn a_password_of_redis_is_changed_without_a_restart() {
+    let server = RedisServer::start(RedisOptions::default());
+    let cli = logging(&server);
+    server.command::<String>(&["ACL", "SETUSER", "shop", "on", ">one", "~*", "&*", "+@all"]);
+    cli.write("url", format!("redis://shop:one@127.0.0.1:{}\n", server.port()));
+    let text = std::fs::read_to_string(cli.dir.path().join("duewheel.toml")).unwrap();
+    cli.write("duewheel.toml", format!("{text}[redis]\nurl_file = 'url'\n"));
+    let mut command = cli.command(&["worker"]);
+    command.env_remove("REDIS_URL");
+    let mut worker = Working::of(command);
+    worker.says("serving");
+    server.command::<String>(&["ACL", "SETUSER", "shop", "<one", ">two"]);
+    cli.write("url", format!("redis://shop:two@127.0.0.1:{}\n", server.port()));
+    worker.signal("HUP");
+    worker.says("configuration was read again");
+    // With the old password nobody would come back from this.
+    server.command::<i64>(&["CLIENT", "KILL", "USER", "shop"]);
+    cli.run(&["enqueue", "o-1", "--in", "0s"]).ends(0);
+    worker.says("would close");
     worker.signal("TERM");
     assert_eq!(worker.ended().0, 0);
 }

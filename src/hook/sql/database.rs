@@ -38,6 +38,11 @@ pub(super) struct Database {
 }
 
 impl Database {
+    /// This database, reached as `other` is; what was found out about it stays known.
+    pub(super) fn with_login_of(&self, other: Self) -> Self {
+        Self { target: other.target, ..self.clone() }
+    }
+
     /// Reads a URL. Neither the URL nor its password is ever part of a message.
     pub(super) fn parse(
         url: &SecretString,

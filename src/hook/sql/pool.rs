@@ -20,6 +20,8 @@ const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 /// The sessions to one database.
 pub(super) struct Pool {
     pub(super) database: Database,
+    /// The same database, by the user and password of today.
+    login: Mutex<Database>,
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Idle>>,
     connect_timeout: Duration,
@@ -43,6 +45,7 @@ impl Pool {
     pub(super) fn new(database: Database, size: u32, connect_timeout: Duration) -> Self {
         let size = usize::try_from(size).unwrap_or(1);
         Self {
+            login: Mutex::new(database.clone()),
             database,
             permits: Arc::new(Semaphore::new(size)),
             idle: Mutex::new(Vec::with_capacity(size)),
@@ -98,8 +101,14 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
+    /// Opens new sessions by another user or password from now on; those that are open stay.
+    pub(super) fn set_login(&self, login: Database) {
+        *self.login.lock().unwrap_or_else(PoisonError::into_inner) = self.database.with_login_of(login);
+    }
+
     async fn connect(&self, limit: Duration) -> Result<Session, Failure> {
-        match tokio::time::timeout(limit, self.database.connect()).await {
+        let database = self.login.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match tokio::time::timeout(limit, database.connect()).await {
             Ok(connected) => connected,
             Err(_) => Err(Failure::Unavailable(format!(
                 "connecting to {}: no answer within {:?}",
