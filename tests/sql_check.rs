@@ -147,6 +147,23 @@ async fn a_password_with_special_characters_works_percent_encoded_and_is_never_s
     assert!(text.contains("password authentication failed") && !text.contains("wrongpass"), "{text}");
 }
 
+#[tokio::test]
+async fn a_password_is_changed_without_a_restart_but_not_the_database() {
+    let shop = Shop::open(Kind::Postgres, 0).await;
+    let role = database_name();
+    shop.db.run(&format!("CREATE ROLE {role} LOGIN SUPERUSER PASSWORD 'one'")).await;
+    let (_, place) = shop.url.rsplit_once('@').unwrap();
+    let url = |password: &str, place: &str| vec![format!("postgres://{role}:{password}@{place}").into()];
+    let hook = hook(SqlSettings { urls: url("one", place), ..shop.settings() });
+    shop.db.run(&format!("ALTER ROLE {role} PASSWORD 'two'")).await;
+    hook.check().await.expect_err("a session by the old password");
+    let elsewhere = hook.set_urls(&url("two", "127.0.0.1:1/other")).unwrap_err().to_string();
+    assert!(elsewhere.contains("restart") && !elsewhere.contains("two"), "{elsewhere}");
+    hook.check().await.expect_err("nothing was taken over");
+    hook.set_urls(&url("two", place)).unwrap();
+    hook.check().await.unwrap();
+}
+
 async fn check(settings: SqlSettings) -> Result<Vec<String>, String> {
     hook(settings).check().await.map_err(|e| {
         assert!(matches!(e, Error::Hook(_)), "{e:?}");

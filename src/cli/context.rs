@@ -119,6 +119,12 @@ pub fn runtime(command: &Command) -> Result<tokio::runtime::Runtime, Failure> {
     builder.enable_all().build().map_err(|e| Failure::Stopped(super::exit::Exit::Failure, e.to_string()))
 }
 
+/// SIGINT, kept until it is asked for: one that comes while something else is awaited must not be lost.
+pub fn interrupt() -> Result<tokio::signal::unix::Signal, Failure> {
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
+        .map_err(|e| Failure::Stopped(super::exit::Exit::Failure, format!("signals: {e}")))
+}
+
 /// Who does something by hand, and why: the actor that was named, else the user of this process on this host.
 pub fn note(actor: Option<&str>, reason: &str) -> Result<Note> {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));

@@ -32,6 +32,7 @@ pub async fn run(args: &Stats, context: &Context, output: &mut Output) -> Outcom
     let wheel = context.wheel()?;
     // A shorter pause would make the watcher part of the load.
     let pause = args.watch.map(|pause| pause.max(Duration::from_millis(100)));
+    let mut interrupt = super::context::interrupt()?;
     let mut before: Option<Numbers> = None;
     loop {
         let stats = wheel.stats().await?;
@@ -44,7 +45,7 @@ pub async fn run(args: &Stats, context: &Context, output: &mut Output) -> Outcom
         before = Some(stats);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(Exit::Interrupted),
+            _ = interrupt.recv() => return Ok(Exit::Interrupted),
         }
     }
 }

@@ -10,6 +10,20 @@ use crate::error::shown;
 /// The variables that are flags of the command line, not keys.
 const FLAGS: [&str; 3] = ["CONFIG", "WHEEL", "LOG"];
 
+/// Keys of [redis] and [log], to tell a key whose dot was written `_` from a name of somebody else's.
+const KEYS: [&str; 10] = [
+    "URL",
+    "URL_FILE",
+    "USERNAME",
+    "PASSWORD",
+    "PASSWORD_FILE",
+    "CONNECT_TIMEOUT",
+    "RESPONSE_TIMEOUT",
+    "POOL_SIZE",
+    "LEVEL",
+    "FORMAT",
+];
+
 /// A process environment, taken once, so that a test can pass its own.
 #[derive(Debug, Clone, Default)]
 pub struct Environment(Vec<(OsString, OsString)>);
@@ -82,14 +96,7 @@ impl Environment {
         };
         let mut key: Key = rest.split("__").map(str::to_lowercase).collect();
         if key.len() < 2 {
-            let flags = FLAGS.map(str::to_lowercase);
-            let hint = match (nearest(&key[0], flags.iter().map(String::as_str)), rest.split_once('_')) {
-                (Some(flag), _) => format!("; did you mean $DUEWHEEL_{}?", flag.to_uppercase()),
-                (None, Some((section, key))) => format!("; did you mean $DUEWHEEL_{section}__{key}?"),
-                (None, None) => String::new(),
-            };
-            let problem = format!("${}: names no key; `__` stands for the dot of a key{hint}", shown(name));
-            draft.problems.push(problem);
+            no_key(draft, &shown(name), rest, &key[0]);
             return;
         }
         // Shells allow no dash in a name: FLASH_ORDERS also means the wheel flash-orders, if there is one.
@@ -98,6 +105,25 @@ impl Environment {
             key[1] = dashed.unwrap_or_else(|| key[1].clone());
         }
         draft.insert(key, Value::Text(value.to_owned()), Source::Environment(name.to_owned()));
+    }
+}
+
+/// A name that is no key: wrong where it was probably meant as one, else only odd, because other programs may use the prefix, too.
+fn no_key(draft: &mut Draft, name: &str, rest: &str, word: &str) {
+    let flags = FLAGS.map(str::to_lowercase);
+    let meant = match (nearest(word, flags.iter().map(String::as_str)), rest.split_once('_')) {
+        (Some(flag), _) => Some(flag.to_uppercase()),
+        (None, Some((section @ ("WHEEL" | "DEFAULTS"), key))) => Some(format!("{section}__{key}")),
+        (None, Some((section @ ("REDIS" | "LOG"), key))) if KEYS.contains(&key) => {
+            Some(format!("{section}__{key}"))
+        }
+        (None, _) => None,
+    };
+    match meant {
+        Some(meant) => draft.problems.push(format!(
+            "${name}: names no key; `__` stands for the dot of a key; did you mean $DUEWHEEL_{meant}?"
+        )),
+        None => draft.warnings.push(format!("${name} is not read: it names no key")),
     }
 }
 

@@ -18,7 +18,7 @@ fn full() -> Cli {
 fn shell(cli: &Cli, line: &str) -> Ran {
     let program = cli.command(&[]);
     let mut command = Command::new("bash");
-    command.current_dir(cli.dir.path()).args(["-c", line]).env("D", program.get_program());
+    command.env_clear().current_dir(cli.dir.path()).args(["-c", line]).env("D", program.get_program());
     for (name, value) in program.get_envs() {
         if let Some(value) = value {
             command.env(name, value);

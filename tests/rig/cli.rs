@@ -32,6 +32,8 @@ impl Cli {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = duewheel();
         command.current_dir(self.dir.path()).env("REDIS_URL", &self.redis).env("DUEWHEEL_WHEEL", &self.wheel);
+        // Far above what an idle machine needs, so that a loaded one does not fail a promise that says nothing about time.
+        command.env("DUEWHEEL_REDIS__RESPONSE_TIMEOUT", "20s").env("DUEWHEEL_REDIS__CONNECT_TIMEOUT", "20s");
         command.args(args);
         command
     }

@@ -11,8 +11,9 @@ use super::line;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::Output;
-use crate::deadline::{Deadline, OnConflict};
-use crate::error::{Error, escaped};
+use crate::clock::Moment;
+use crate::deadline::{Deadline, DueAt, OnConflict};
+use crate::error::{Error, StoreKind, escaped};
 use crate::wheel::Wheel;
 
 /// Lines stored together: for 16 shards about 250 each, so that a script call stays near a millisecond.
@@ -51,11 +52,12 @@ pub async fn run(rules: &Rules<'_>, wheel: &Wheel, output: &mut Output) -> Outco
     let from_line = rules.from_line;
     let reading = std::thread::spawn(move || read(reader, from_line, &sender));
     let bar = super::progress(output, length);
+    let mut interrupt = crate::cli::context::interrupt()?;
     let mut count = Count { next_line: from_line, ..Count::default() };
     let stopped = loop {
         let batch = tokio::select! {
             batch = batches.recv() => batch,
-            _ = tokio::signal::ctrl_c() => break Some((Exit::Interrupted, "interrupted".to_owned())),
+            _ = interrupt.recv() => break Some((Exit::Interrupted, "interrupted".to_owned())),
         };
         let Some(batch) = batch else { break None };
         count.report(rules.file, &batch.rejected, output);
@@ -173,8 +175,24 @@ async fn store(
 ) -> Result<(), Error> {
     let mut rest: Vec<&(u64, Deadline)> = batch.deadlines.iter().collect();
     let mut pause = Duration::from_millis(50);
+    // Windows become moments once a batch, by Redis's clock: a call that is repeated because its answer was lost then answers
+    // `exists`, where a window would have moved on and met its own deadline as a conflict.
+    let mut windows_from: Option<Moment> = None;
     for attempt in 1.. {
-        let deadlines: Vec<Deadline> = rest.iter().map(|(_, deadline)| deadline.clone()).collect();
+        if windows_from.is_none() {
+            match wheel.now().await {
+                // What TIME cut off would make the window too short.
+                Ok(now) => windows_from = Some(now.plus(Duration::from_millis(1))),
+                Err(e) if may_be_repeated(&e) && attempt < TRIES => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                    continue;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        let deadlines: Vec<Deadline> =
+            rest.iter().map(|(_, deadline)| at_moment(deadline, windows_from)).collect();
         let answers = wheel.enqueue_batch(&deadlines, rules.on_conflict, rules.force).await;
         let (mut again, mut failure) = (Vec::new(), None);
         for (&one, answer) in rest.iter().zip(answers) {
@@ -206,10 +224,7 @@ async fn store(
                 }
                 again = near;
             }
-            Error::Store { kind, .. }
-                // An enqueue is idempotent, so that a lost answer may be asked for again, too.
-                if (kind.is_temporary() || !kind.is_harmless()) && attempt < TRIES =>
-            {
+            error if may_be_repeated(error) && attempt < TRIES => {
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }
@@ -220,9 +235,22 @@ async fn store(
     Ok(())
 }
 
+/// Whether the call may be sent again: Redis put it off, or its answer was lost, and an enqueue is idempotent.
+fn may_be_repeated(error: &Error) -> bool {
+    error.store_kind().is_some_and(|kind| kind.is_temporary() || kind == StoreKind::Unknown)
+}
+
+/// The deadline with its window counted from that moment.
+fn at_moment(deadline: &Deadline, from: Option<Moment>) -> Deadline {
+    match (deadline.due_at, from) {
+        (DueAt::After(window), Some(from)) if window <= Moment::MAX.since(from) => {
+            Deadline { due_at: DueAt::Moment(from.plus(window)), ..deadline.clone() }
+        }
+        _ => deadline.clone(),
+    }
+}
+
 fn wheel_reaches(wheel: &Wheel, deadline: &Deadline) -> bool {
-    use crate::clock::Moment;
-    use crate::deadline::DueAt;
     let ahead = match deadline.due_at {
         DueAt::Moment(moment) => moment.since(Moment::host_now()),
         DueAt::After(window) => window,
