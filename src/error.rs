@@ -29,6 +29,9 @@ pub enum Error {
     /// A hook cannot be used (start-up checks), with the reason.
     #[error("{0}")]
     Hook(String),
+    /// A hook cannot be reached or does not serve just now (start-up checks), with the reason; nothing is known against it.
+    #[error("{0}")]
+    HookAway(String),
     /// Reading or writing a file failed.
     #[error("{attempted}: {reason}")]
     File {

@@ -68,6 +68,7 @@ impl Exit {
         match error {
             Error::Invalid(_) => Self::Usage,
             Error::Config(_) | Error::Hook(_) => Self::Config,
+            Error::HookAway(_) => Self::Unavailable,
             Error::File { .. } => Self::BadData,
             Error::Store { kind, .. } => match kind {
                 StoreKind::Unknown if !reads => Self::Unknown,

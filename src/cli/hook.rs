@@ -83,6 +83,7 @@ fn name_problems(config: &WheelConfig, error: Error) -> Error {
             Error::Config(problems.into_iter().map(|problem| format!("{prefix}: {problem}")).collect())
         }
         Error::Hook(reason) => Error::Hook(format!("{prefix}: {reason}")),
+        Error::HookAway(reason) => Error::HookAway(format!("{prefix}: {reason}")),
         other => other,
     }
 }

@@ -21,8 +21,8 @@ use crate::worker::{Drained, Tally, Worker as Fleet};
 
 /// How often the log says what was done.
 const REPORT: Duration = Duration::from_secs(60);
-/// How often start-up checks of a hook that cannot be reached are repeated before the worker works without them.
-const CHECK_TRIES: u32 = 3;
+/// Between two start-up checks of a hook that cannot be reached.
+const CHECK_PAUSE: Duration = Duration::from_secs(2);
 
 /// Arguments of `worker`.
 #[derive(Debug, Args)]
@@ -63,7 +63,7 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
         }
     }
     let tallies: Vec<Arc<Tally>> = served.iter().map(|one| one.fleet.tally()).collect();
-    let work = join_all(served.iter().map(|one| one.fleet.run(stop.clone())));
+    let work = join_all(served.iter().map(|one| serve(one, stop.clone())));
     tokio::pin!(work);
     let mut report = tokio::time::interval(REPORT);
     report.reset();
@@ -87,7 +87,47 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
             }
         }
     };
+    let drained: Vec<Drained> = drained.into_iter().collect::<Result<_, _>>()?;
     said(&served, &drained, output)
+}
+
+/// Serves one wheel from the moment its hook has passed its checks. A hook that is refused ends the whole worker.
+async fn serve(one: &Served, stop: CancellationToken) -> Result<Drained, Failure> {
+    let checked = tokio::select! {
+        () = stop.cancelled() => {
+            return Ok(Drained { clean: true, left: 0, tally: one.fleet.tally().snapshot() });
+        }
+        checked = checked(one) => checked,
+    };
+    if let Err(refused) = checked {
+        stop.cancel();
+        return Err(refused);
+    }
+    let name = one.wheel.name();
+    tracing::info!(wheel = %name, shards = one.wheel.shards().get(), hook = one.config.hook.kind(), worker = one.fleet.token(), "serving");
+    Ok(one.fleet.run(stop).await)
+}
+
+/// Waits for a hook that is away: it could close nothing, and other wheels are served meanwhile.
+async fn checked(one: &Served) -> Result<(), Failure> {
+    let name = one.wheel.name();
+    let mut tries: u32 = 0;
+    loop {
+        match one.closer.hook().check().await {
+            Ok(warnings) => {
+                warnings.iter().for_each(|warning| tracing::warn!(wheel = %name, "{warning}"));
+                return Ok(());
+            }
+            Err(e @ Error::HookAway(_)) => {
+                if tries.is_multiple_of(15) {
+                    tracing::warn!(wheel = %name, error = %e, "the hook is not ready; asking again");
+                }
+                tries += 1;
+                tokio::time::sleep(CHECK_PAUSE).await;
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
 }
 
 /// The wheels to serve: the one that was named, else all that have a hook.
@@ -135,20 +175,6 @@ async fn ready(one: &Served) -> Result<(), Failure> {
         Err(e) if e.store_kind().is_some_and(|k| k.is_temporary() || k == StoreKind::Unknown) => {}
         Err(e) => return Err(e.into()),
     }
-    for attempt in 1..=CHECK_TRIES {
-        match one.closer.hook().check().await {
-            Ok(warnings) => {
-                warnings.iter().for_each(|warning| tracing::warn!(wheel = %name, "{warning}"));
-                break;
-            }
-            Err(e) if attempt == CHECK_TRIES => return Err(e.into()),
-            Err(e) => {
-                tracing::warn!(wheel = %name, error = %e, "the hook is not ready; asking again");
-                tokio::time::sleep(Duration::from_secs(2)).await;
-            }
-        }
-    }
-    tracing::info!(wheel = %name, shards = one.wheel.shards().get(), hook = one.config.hook.kind(), worker = one.fleet.token(), "serving");
     Ok(())
 }
 

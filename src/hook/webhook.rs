@@ -158,7 +158,7 @@ impl Hook for WebhookHook {
             let keys = self.keys();
             match self.pool.probe().await {
                 Ok(()) => Ok(admission::warnings(&self.settings, &self.target, keys.signer.ends())),
-                Err(problem) => Err(Error::Hook(keys.reasons.say(&problem))),
+                Err(problem) => Err(Error::HookAway(keys.reasons.say(&problem))),
             }
         })
     }

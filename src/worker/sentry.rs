@@ -52,10 +52,27 @@ impl Sentry {
     }
 }
 
+impl Sentry {
+    /// A policy that throws keys away takes orders with it, and nothing of that is ever an error. Whoever set it must be told; draining
+    /// what is still there goes on.
+    async fn look_at_policy(&self) {
+        if let Ok(facts) = self.wheel.store().facts().await
+            && let Some(policy) = facts.field("maxmemory_policy")
+            && policy != "noeviction"
+        {
+            tracing::error!(
+                policy,
+                "redis may throw orders away when memory is full; set maxmemory-policy to noeviction"
+            );
+        }
+    }
+}
+
 impl Service for Sentry {
     const NAME: &'static str = "sentry";
 
     async fn pass(&mut self) -> Result<Duration> {
+        self.look_at_policy().await;
         match self.wheel.selftest(&self.worker).await {
             Ok(()) => {
                 self.gate.set(true);

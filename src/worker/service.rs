@@ -16,8 +16,9 @@ pub trait Service: Send + 'static {
     fn pass(&mut self) -> impl Future<Output = Result<Duration>> + Send;
 }
 
-/// The longest pause after a pass that failed: Redis coming back must be noticed within seconds.
-const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause after a pass that failed: what is due when Redis comes back must not wait for longer than it takes to notice, and
+/// one refused call a second burdens nobody.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Drives a service until `end`. A failed pass only delays the next one; nothing but `end` ends the loop.
 pub async fn drive<S: Service>(mut service: S, end: CancellationToken) {
@@ -34,7 +35,9 @@ pub async fn drive<S: Service>(mut service: S, end: CancellationToken) {
             }
             Err(e) => {
                 let wait = pause.lengthen();
-                tracing::warn!(service = S::NAME, error = %e, retry_in = ?wait, "pass failed");
+                if pause.worth_saying() {
+                    tracing::warn!(service = S::NAME, error = %e, retry_in = ?wait, "pass failed");
+                }
                 wait
             }
         };
@@ -45,7 +48,7 @@ pub async fn drive<S: Service>(mut service: S, end: CancellationToken) {
     }
 }
 
-/// A growing pause after failures: 50 ms doubling to 5 s, with jitter so that a fleet does not come back in step.
+/// A growing pause after failures: 50 ms doubling to 1 s, with jitter so that a fleet does not come back in step.
 #[derive(Debug, Default)]
 pub struct Pause {
     failures: u32,

@@ -70,7 +70,8 @@ impl Batch<'_> {
                     }
                 }
                 Err(failure) => {
-                    let stop = matches!(failure, Failure::Unavailable(_) | Failure::Lost(_));
+                    let stop =
+                        matches!(failure, Failure::Unavailable(_) | Failure::Lost(_) | Failure::Away(_));
                     let verdict = into_verdict(failure);
                     answer_all(&mut verdicts, piece.orders, &verdict);
                     if stop {
@@ -178,6 +179,7 @@ fn into_verdict(failure: Failure) -> Verdict {
         Failure::Again(reason)
         | Failure::Lost(reason)
         | Failure::Blocked(reason)
+        | Failure::Away(reason)
         | Failure::Unavailable(reason)
         | Failure::Unknown(reason) => unavailable(&reason),
     }

@@ -28,10 +28,13 @@ pub(super) async fn check(hook: &SqlHook) -> Result<Vec<String>> {
     for pool in &hook.pools {
         let limit = hook.settings.timeout;
         let checked = tokio::time::timeout(limit, check_database(hook, pool)).await;
-        let refused = |reason: String| Error::Hook(format!("sql hook, {}: {reason}", pool.database.shown));
+        let said = |reason: &str| format!("sql hook, {}: {reason}", pool.database.shown);
+        let refused = |reason: String| Error::Hook(said(&reason));
         let found = match checked {
-            Ok(found) => found.map_err(|failure| refused(failure.reason().to_owned()))?,
-            Err(_) => return Err(refused(format!("no answer within {limit:?}"))),
+            Ok(Ok(found)) => found,
+            Ok(Err(failure)) if failure.may_pass() => return Err(Error::HookAway(said(failure.reason()))),
+            Ok(Err(failure)) => return Err(refused(failure.reason().to_owned())),
+            Err(_) => return Err(Error::HookAway(said(&format!("no answer within {limit:?}")))),
         };
         if !found.refusals.is_empty() {
             return Err(refused(found.refusals.join("; ")));

@@ -119,9 +119,10 @@ impl Database {
             Target::Mysql(o) => mysql::MySqlConnection::connect_with(o).await.map(Session::Mysql),
             Target::Sqlite(o) => sqlite::SqliteConnection::connect_with(o).await.map(Session::Sqlite),
         };
-        let mut session = connected
-            .map_err(Failure::from)
-            .map_err(|f| Failure::Unavailable(format!("connecting to {}: {}", self.shown, f.reason())))?;
+        let mut session = connected.map_err(Failure::from).map_err(|f| {
+            let reason = format!("connecting to {}: {}", self.shown, f.reason());
+            if f.may_pass() { Failure::Away(reason) } else { Failure::Unavailable(reason) }
+        })?;
         if session.dialect() == Dialect::Mysql {
             self.set_up_mysql(&mut session).await?;
         }

@@ -15,6 +15,8 @@ pub(super) enum Failure {
     Data(String),
     /// The close matched other rows than the one that was meant: refused for good.
     Mismatch(String),
+    /// No session could be made because nobody answers.
+    Away(String),
     /// The database cannot be asked, or the configuration does not fit it: no order's fault.
     Unavailable(String),
     /// The commit was sent and its answer did not come.
@@ -30,6 +32,7 @@ impl Failure {
             | Self::Blocked(r)
             | Self::Data(r)
             | Self::Mismatch(r)
+            | Self::Away(r)
             | Self::Unavailable(r)
             | Self::Unknown(r) => r,
         }
@@ -44,9 +47,15 @@ impl Failure {
             Self::Blocked(r) => Self::Blocked(say(r)),
             Self::Data(r) => Self::Data(say(r)),
             Self::Mismatch(r) => Self::Mismatch(say(r)),
+            Self::Away(r) => Self::Away(say(r)),
             Self::Unavailable(r) => Self::Unavailable(say(r)),
             Self::Unknown(r) => Self::Unknown(say(r)),
         }
+    }
+
+    /// Whether waiting may help, without a person: the database is away, busy, or was lost on the way.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, Self::Again(_) | Self::Lost(_) | Self::Blocked(_) | Self::Away(_) | Self::Unknown(_))
     }
 
     /// Whether a smaller part of the batch may fare better.

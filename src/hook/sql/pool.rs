@@ -110,7 +110,7 @@ impl Pool {
         let database = self.login.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match tokio::time::timeout(limit, database.connect()).await {
             Ok(connected) => connected,
-            Err(_) => Err(Failure::Unavailable(format!(
+            Err(_) => Err(Failure::Away(format!(
                 "connecting to {}: no answer within {:?}",
                 self.database.shown, self.connect_timeout
             ))),
