@@ -14,13 +14,19 @@ mod rig;
 mod cases;
 mod cli;
 mod config;
+#[cfg(all(feature = "sql", feature = "webhook"))]
+mod crash;
 mod fleet;
 mod formats;
 mod house;
 mod life_cycle;
 mod migration;
 mod model;
+#[cfg(all(feature = "sql", feature = "webhook"))]
+mod outage;
 mod placement;
+#[cfg(all(feature = "sql", feature = "webhook"))]
+mod redis_faults;
 mod redis_rig;
 mod rights;
 mod scripts;

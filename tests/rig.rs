@@ -19,6 +19,7 @@ pub mod stub;
 pub mod wheel;
 #[cfg(feature = "sql")]
 pub mod wire;
+pub mod worker;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};

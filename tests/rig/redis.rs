@@ -52,6 +52,8 @@ pub struct RedisServer {
     port: u16,
     bus_port: u16,
     process: Option<Process>,
+    /// Whether an answer that it is still loading is enough to call it started.
+    loads: bool,
 }
 
 /// The server's process, and the one that ends it should the test binary die without dropping anything.
@@ -64,7 +66,7 @@ impl RedisServer {
     /// Starts a server and waits until it answers.
     pub fn start(options: RedisOptions) -> Self {
         let dir = tempfile::Builder::new().prefix("duewheel-redis-").tempdir().expect("a temp dir");
-        let mut server = Self { options, dir, port: 0, bus_port: 0, process: None };
+        let mut server = Self { options, dir, port: 0, bus_port: 0, process: None, loads: false };
         // Another process can take a free port between the look and the start; then the next one is tried.
         for _ in 0..10 {
             (server.port, server.bus_port) = (free_port(), free_port());
@@ -103,7 +105,10 @@ impl RedisServer {
         let mut server = command.args(&self.options.args).spawn().expect("redis-server starts");
         let answers = eventually_blocking(PATIENCE, || match server.try_wait() {
             Ok(Some(_)) => Some(false),
-            _ => self.try_command::<String>(&["PING"]).ok().map(|_| true),
+            _ => match self.try_command::<String>(&["PING"]) {
+                Ok(_) => Some(true),
+                Err(e) => (self.loads && e.code() == Some("LOADING")).then_some(true),
+            },
         });
         if answers {
             let watchdog = watch(server.id(), dir);
@@ -164,6 +169,15 @@ impl RedisServer {
         assert!(self.spawn(), "redis-server did not come back:\n{}", self.log());
     }
 
+    /// [`Self::restart`] with more arguments, and without waiting until it has loaded its data.
+    pub fn restart_slowly(&mut self, args: &[&str]) {
+        self.kill9();
+        self.options.args.extend(args.iter().map(|arg| (*arg).to_owned()));
+        self.loads = true;
+        assert!(self.spawn(), "redis-server did not come back:\n{}", self.log());
+        self.loads = false;
+    }
+
     /// Stops the process without closing anything (SIGSTOP): connections stay open and nothing answers.
     pub fn pause(&self) {
         signal(self.pid(), "STOP");
@@ -215,7 +229,7 @@ impl Process {
 }
 
 /// A shell that waits on a pipe to this process: a line means that all is well, its end that the test binary died.
-fn watch(pid: u32, dir: &std::path::Path) -> Child {
+pub(super) fn watch(pid: u32, dir: &std::path::Path) -> Child {
     let script = r#"read -r _ && exit 0; kill -9 "$1"; rm -rf -- "$2""#;
     Command::new("sh")
         .args(["-c", script, "watchdog", &pid.to_string()])
