@@ -1,6 +1,6 @@
 -- adopt: takes deadlines over as they are: import, reshard.
 -- ARGV 8 count (1 to 100), then for each: state scheduled|dead|ended | id | at ms (next_at, time of death) | body or ended record | live | reason
--- A leased deadline is adopted as scheduled. An id that has a body already is left alone, and so is the second of one id.
+-- A leased deadline is adopted as scheduled; one that was cancelled meanwhile as ended, since its attempt will not be heard. An id that has a body already is left alone, and so is the second of one id.
 -- Returns one character for each: 1 adopted, 0 was there. O(count log slot size); refused while memory is full.
 local refusal, meta = open('generation')
 if refusal then return refusal end
@@ -25,6 +25,11 @@ for i = 1, n do
     if past[i] then marks[i] = '0' else writes[#writes + 1] = function() call('HSET', ENDED, id, body) end end
   elseif bodies[i] or seen[id] then
     marks[i] = '0'
+  elseif select(3, live_of(lives)) == 'c' then
+    seen[id] = true
+    local cause, _, _, generation, due_at = header_of(body)
+    local record = ended(ended_tail(CANCELLED, cause, (live_of(lives)), generation, due_at, 0))
+    writes[#writes + 1] = function() if KEEP[CANCELLED] > 0 then call('HSET', ENDED, id, record) end end
   else
     seen[id] = true
     adopted = adopted + 1

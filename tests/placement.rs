@@ -291,3 +291,112 @@ async fn a_lease_whose_slot_is_missing_does_not_keep_the_others_from_being_reape
     assert_eq!((claimed.reaped, ids(&claimed.leases)), (1, vec!["waits"]));
     sound(&then).await;
 }
+
+#[tokio::test]
+async fn a_cancelled_lease_that_is_carried_elsewhere_does_not_fire_there() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    enqueue(&wheel, "x", after(0)).await.unwrap();
+    claim(&wheel, S, 1).await;
+    wheel.cancel(&[id("x")]).await.remove(0).unwrap().unwrap();
+    let entry = wheel.inspect(&id("x")).await.unwrap().entry.unwrap();
+    assert!(entry.cancelled);
+    let other = crate::rig::wheel::wheel(RedisServer::shared(), 1).await;
+    let carried = Carried::Live {
+        state: State::Scheduled,
+        at: entry.next_at,
+        entry: Box::new(entry.clone()),
+        reason: String::new(),
+    };
+    assert_eq!(other.adopt(&[carried]).await.unwrap(), [true]);
+    let seen = other.inspect(&id("x")).await.unwrap();
+    assert_eq!((seen.state, seen.ended.unwrap().outcome), (State::Ended, Outcome::Cancelled));
+    assert!(claim(&other, S, 1).await.leases.is_empty());
+    sound(&other).await;
+}
+
+#[tokio::test]
+async fn a_reshard_beside_a_worker_that_was_forgotten_loses_nothing() {
+    let server = RedisServer::shared();
+    let wheel = wheel(server, 7).await;
+    let batch: Vec<_> = (0..200).map(|n| deadline(&format!("o-{n}"), after(0))).collect();
+    wheel.enqueue_batch(&batch, OnConflict::Keep, false).await;
+    // The worker claims until it is told that the layout is not its own.
+    let worker = wheel.clone();
+    let forgotten = tokio::spawn(async move {
+        for nonce in 1.. {
+            for shard in worker.shards().all() {
+                let short =
+                    Ask { limit: 1, lease: Duration::from_millis(3), poison_limit: 1_000_000, ..ask(nonce) };
+                if let Err(e) = worker.claim(shard, &short).await
+                    && wheel_is_closed(&e)
+                {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_micros(300)).await;
+            }
+        }
+    });
+    let to = duewheel::shard::ShardCount::new(2).unwrap();
+    let mut refused = 0;
+    let narrower = loop {
+        match wheel.reshard(to, |_| {}).await {
+            Ok(narrower) => break narrower,
+            Err(e) => {
+                assert!(e.to_string().contains("leased"), "{e}");
+                refused += 1;
+                if refused == 40 {
+                    // As a person would: stop it.
+                    forgotten.abort();
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    let note = Note::new("anna", "reshard").unwrap();
+                    wheel.pause(&note).await.unwrap();
+                    for shard in wheel.shards().all() {
+                        claim(&wheel, shard, 1_000_000 + refused).await;
+                    }
+                }
+                assert!(refused < 100);
+            }
+        }
+    };
+    for one in &batch {
+        assert_eq!(narrower.inspect(&one.id).await.unwrap().state, State::Scheduled, "{}", one.id);
+    }
+    sound(&narrower).await;
+}
+
+fn wheel_is_closed(error: &duewheel::error::Error) -> bool {
+    error.store_kind() == Some(duewheel::error::StoreKind::Layout)
+}
+
+#[tokio::test]
+async fn fences_grow_through_a_reshard() {
+    let wheel = wheel(RedisServer::shared(), 4).await;
+    let batch: Vec<_> = (0..40).map(|n| deadline(&format!("o-{n}"), after(0))).collect();
+    wheel.enqueue_batch(&batch, OnConflict::Keep, false).await;
+    let mut before = std::collections::BTreeMap::new();
+    for shard in wheel.shards().all() {
+        let long = Ask { lease: Duration::from_secs(3600), ..ask(1) };
+        let leases = wheel.claim(shard, &long).await.unwrap().leases;
+        let back: Vec<_> = leases
+            .iter()
+            .map(|lease| Settlement { id: lease.id.clone(), fence: lease.fence, what: What::Back })
+            .collect();
+        wheel.settle(shard, &back).await.unwrap();
+        before.extend(leases.into_iter().map(|lease| (lease.id, lease.fence)));
+    }
+    let wider = wheel.reshard(duewheel::shard::ShardCount::new(9).unwrap(), |_| {}).await.unwrap();
+    let mut seen = 0;
+    for shard in wider.shards().all() {
+        for lease in claim(&wider, shard, 2).await.leases {
+            assert!(
+                lease.fence > before[&lease.id],
+                "{}: {} after {}",
+                lease.id,
+                lease.fence,
+                before[&lease.id]
+            );
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 40);
+}

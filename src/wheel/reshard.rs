@@ -18,26 +18,33 @@ impl Wheel {
         let most = self.shards().get().max(to.get());
         // Both numbers at once while it lasts: neither old nor new callers get in.
         let between = self.with_shards(ShardCount::new(u32::from(most)).unwrap_or(to), Some(to));
-        let stats = self.stats().await;
-        if let Ok(stats) = &stats
-            && stats.leased > 0
-        {
-            return Err(Error::Invalid(crate::error::Invalid::new(
-                "shards",
-                "",
-                format!("{} deadlines are leased; drain the workers first", stats.leased),
-            )));
+        if let Ok(stats) = self.stats().await {
+            none_leased(stats.leased)?;
         }
         for shard in (0..most).map(Shard) {
             between.mark(shard).await?;
         }
+        // Nobody claims from here on; who did so between the look and the closing keeps the wheel as it was.
+        let leased = between.leased().await?;
+        if leased > 0 {
+            for shard in self.shards().all() {
+                self.mark(shard).await?;
+            }
+            for shard in (self.shards().get()..most).map(Shard) {
+                between.forget_shard(shard).await?;
+            }
+            none_leased(leased)?;
+        }
+        let fence = between.highest_fence().await?;
         let mut carried = 0;
         for shard in (0..most).map(Shard) {
             carried += between.empty_shard(shard, to, carried, &mut progress).await?;
         }
         let after = self.with_shards(to, None);
         for shard in to.all() {
-            after.unmark(shard).await?;
+            // An id may come from the shard that had the highest one, and its next fence must be higher still.
+            after.raise_fence(shard, fence).await?;
+            after.mark(shard).await?;
         }
         let mut forget = redis::cmd("HSET");
         forget.arg(keys::wheels()).arg(self.name().as_str()).arg(format!(
@@ -47,11 +54,60 @@ impl Wheel {
         ));
         self.store().command(&forget, "record the shards").await?;
         for shard in (to.get()..most).map(Shard) {
-            let mut cmd = redis::cmd("DEL");
-            cmd.arg(&keys::of_shard(self.name().as_str(), shard)[..]);
-            self.store().command(&cmd, "remove an emptied shard").await?;
+            between.forget_shard(shard).await?;
         }
         Ok(after)
+    }
+
+    /// Removes the keys of a shard that holds no deadline any more. What could not be carried, because it cannot be read, stays.
+    async fn forget_shard(&self, shard: Shard) -> Result<()> {
+        let fixed = &self.inner.keys[usize::from(shard.0)];
+        let mut count = redis::cmd("HLEN");
+        count.arg(&fixed[2]);
+        let left = self.store().command(&count, "look into an emptied shard").await?;
+        if reply::number(&left) != Some(0) {
+            tracing::error!(wheel = %self.name(), %shard, ?left, "deadlines that cannot be read are left in a shard that is gone");
+            return Ok(());
+        }
+        let mut cmd = redis::cmd("DEL");
+        cmd.arg(&fixed[..]);
+        self.store().command(&cmd, "remove an emptied shard").await.map(|_| ())
+    }
+
+    /// Leases of all shards, whatever their meta says.
+    async fn leased(&self) -> Result<u64> {
+        let mut all = 0;
+        for keys in &self.inner.keys {
+            let mut cmd = redis::cmd("ZCARD");
+            cmd.arg(&keys[3]);
+            let count = self.store().command(&cmd, "count leases").await?;
+            all += reply::number(&count).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+        }
+        Ok(all)
+    }
+
+    async fn fence_of(&self, shard: Shard) -> Result<u64> {
+        let mut cmd = redis::cmd("HGET");
+        cmd.arg(&self.inner.keys[usize::from(shard.0)][0]).arg("fence");
+        let fence = self.store().command(&cmd, "read the fence").await?;
+        Ok(reply::number(&fence).and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
+    }
+
+    async fn highest_fence(&self) -> Result<u64> {
+        let mut highest = 0;
+        for shard in self.shards().all() {
+            highest = highest.max(self.fence_of(shard).await?);
+        }
+        Ok(highest)
+    }
+
+    async fn raise_fence(&self, shard: Shard, to: u64) -> Result<()> {
+        if self.fence_of(shard).await? < to {
+            let mut cmd = redis::cmd("HSET");
+            cmd.arg(&self.inner.keys[usize::from(shard.0)][0]).arg("fence").arg(to);
+            self.store().command(&cmd, "carry the fence").await?;
+        }
+        Ok(())
     }
 
     /// Removes a wheel whole: every shard, roster and record. Returns how many keys went.
@@ -111,10 +167,6 @@ impl Wheel {
         cmd.arg(&self.inner.keys[usize::from(shard.0)][0]);
         cmd.arg("layout").arg(LAYOUT).arg("shards").arg(&front[1]).arg("width").arg(&front[2]);
         self.store().command(&cmd, "close a shard for resharding").await.map(|_| ())
-    }
-
-    async fn unmark(&self, shard: Shard) -> Result<()> {
-        self.mark(shard).await
     }
 
     /// Carries everything that belongs elsewhere out of a shard; returns how much.
@@ -203,6 +255,14 @@ impl Wheel {
         }
         Ok(())
     }
+}
+
+fn none_leased(leased: u64) -> Result<()> {
+    if leased == 0 {
+        return Ok(());
+    }
+    let reason = format!("{leased} deadlines are leased; drain the workers first");
+    Err(Error::Invalid(crate::error::Invalid::new("shards", "", reason)))
 }
 
 /// The row as it is carried; `None` for what is no id of ours.
