@@ -41,15 +41,20 @@ async fn main() {
     // Batches at once: enough that one commits while another computes.
     let sessions = number("SESSIONS", 3);
     let batch = usize::try_from(number("BATCH", BATCH as i64)).expect("a size");
+    // One database alone, if one is asked for (`ONLY=mariadb`).
+    let only = std::env::var("ONLY").ok();
     for kind in Kind::ALL {
+        let name = format!("{kind:?}").to_lowercase();
+        if only.as_ref().is_some_and(|only| *only != name) {
+            continue;
+        }
         let mut rates = Vec::new();
         for _ in 0..RUNS {
             rates.push(run(kind, orders, sessions, batch).await);
         }
         rates.sort_by(f64::total_cmp);
         println!(
-            "{:9} {:7.0} orders/s (median of {RUNS}, {:.0} to {:.0}; {orders} orders, batches of {batch}, {sessions} at once)",
-            format!("{kind:?}").to_lowercase(),
+            "{name:9} {:7.0} orders/s (median of {RUNS}, {:.0} to {:.0}; {orders} orders, batches of {batch}, {sessions} at once)",
             rates[RUNS / 2],
             rates[0],
             rates[RUNS - 1],
