@@ -46,6 +46,7 @@ where
 }
 
 /// [`eventually`] for a test without a runtime.
+#[track_caller]
 pub fn eventually_blocking<T>(timeout: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {

@@ -85,6 +85,8 @@ impl Environment {
                 // A build for tests may be told where to die: src/worker/failpoint.rs.
                 && !(cfg!(debug_assertions) && rest == "FAILPOINT")
                 && !is_service_link(rest)
+                // The suite's own: where its servers are.
+                && !rest.starts_with("TEST_")
             {
                 self.add_own(draft, name, rest, value);
             }

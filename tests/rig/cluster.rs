@@ -14,8 +14,10 @@ impl RedisCluster {
     pub fn start() -> Self {
         let node = || RedisServer::start(RedisOptions { cluster: true, ..RedisOptions::default() });
         let nodes = [node(), node()];
-        for (node, (first, last)) in nodes.iter().zip([("0", "8191"), ("8192", "16383")]) {
+        for (node, (first, last, epoch)) in nodes.iter().zip([("0", "8191", "1"), ("8192", "16383", "2")]) {
             node.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", first, last]);
+            // Two nodes of one epoch settle it between them at some later moment, and a hash slot that moves just then may fall back.
+            node.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", epoch]);
         }
         let (port, bus_port) = (nodes[1].port().to_string(), nodes[1].bus_port().to_string());
         nodes[0].command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port]);
@@ -65,9 +67,33 @@ impl RedisCluster {
         for keys in left.chunks(100) {
             self.move_keys(from, to, &keys.iter().map(String::as_str).collect::<Vec<_>>());
         }
-        for node in [to, from] {
-            let slot = hash_slot.to_string();
-            self.nodes[node].command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]]);
-        }
+        let slot = hash_slot.to_string();
+        // Gossip of before the move may still be under way and take the slot back; the word is repeated, with a higher epoch behind it,
+        // until both nodes have heard it.
+        eventually_blocking(PATIENCE, || {
+            for node in [to, from] {
+                self.nodes[node]
+                    .try_command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]])
+                    .ok();
+            }
+            if (0..2).all(|node| self.owner(node, hash_slot).as_ref() == Some(&self.ids[to])) {
+                return Some(());
+            }
+            self.nodes[to].try_command::<String>(&["CLUSTER", "BUMPEPOCH"]).ok();
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            None
+        });
+    }
+
+    /// Who owns a hash slot, as one of the nodes sees it.
+    fn owner(&self, node: usize, hash_slot: u16) -> Option<String> {
+        let nodes: String = self.nodes[node].command(&["CLUSTER", "NODES"]);
+        let holds = |range: &str| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            first.parse().is_ok_and(|first: u16| first <= hash_slot)
+                && last.parse().is_ok_and(|last: u16| hash_slot <= last)
+        };
+        let line = nodes.lines().find(|line| line.split(' ').skip(8).any(holds))?;
+        line.split(' ').next().map(str::to_owned)
     }
 }
