@@ -68,32 +68,30 @@ impl RedisCluster {
             self.move_keys(from, to, &keys.iter().map(String::as_str).collect::<Vec<_>>());
         }
         let slot = hash_slot.to_string();
-        // Gossip of before the move may still be under way and take the slot back; the word is repeated, with a higher epoch behind it,
-        // until both nodes have heard it.
+        // A message of before the move may still be under way, and a node that has not heard of the other's new epoch would believe it
+        // and take the slot back. So the word is repeated until both nodes agree on owner and epochs.
         eventually_blocking(PATIENCE, || {
             for node in [to, from] {
                 self.nodes[node]
                     .try_command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]])
                     .ok();
             }
-            if (0..2).all(|node| self.owner(node, hash_slot).as_ref() == Some(&self.ids[to])) {
-                return Some(());
-            }
-            self.nodes[to].try_command::<String>(&["CLUSTER", "BUMPEPOCH"]).ok();
-            std::thread::sleep(std::time::Duration::from_millis(200));
-            None
+            let (one, other) = (self.view(0, hash_slot), self.view(1, hash_slot));
+            (one == other && one.0.as_ref() == Some(&self.ids[to])).then_some(())
         });
     }
 
-    /// Who owns a hash slot, as one of the nodes sees it.
-    fn owner(&self, node: usize, hash_slot: u16) -> Option<String> {
+    /// Who owns a hash slot, and the epochs of both nodes, as one of them sees it.
+    fn view(&self, node: usize, hash_slot: u16) -> (Option<String>, [Option<String>; 2]) {
         let nodes: String = self.nodes[node].command(&["CLUSTER", "NODES"]);
         let holds = |range: &str| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             first.parse().is_ok_and(|first: u16| first <= hash_slot)
                 && last.parse().is_ok_and(|last: u16| hash_slot <= last)
         };
-        let line = nodes.lines().find(|line| line.split(' ').skip(8).any(holds))?;
-        line.split(' ').next().map(str::to_owned)
+        let word = |line: &str, at: usize| line.split(' ').nth(at).map(str::to_owned);
+        let owner = nodes.lines().find(|line| line.split(' ').skip(8).any(holds)).and_then(|l| word(l, 0));
+        let epoch = |id: &String| nodes.lines().find(|l| l.starts_with(id.as_str())).and_then(|l| word(l, 6));
+        (owner, [epoch(&self.ids[0]), epoch(&self.ids[1])])
     }
 }
