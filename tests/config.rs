@@ -189,8 +189,8 @@ fn a_variable_reaches_a_wheel_whose_name_has_a_dash() {
 
 #[test]
 fn a_variable_of_somebody_else_is_only_warned_of() {
-    let config = resolve_with("[wheel.orders]\n", &[("DUEWHEEL_TEST_POSTGRES", "x")], &[]).unwrap();
-    assert_eq!(config.warnings, ["$DUEWHEEL_TEST_POSTGRES is not read: it names no key"]);
+    let config = resolve_with("[wheel.orders]\n", &[("DUEWHEEL_BUILDER_ZONE", "x")], &[]).unwrap();
+    assert_eq!(config.warnings, ["$DUEWHEEL_BUILDER_ZONE is not read: it names no key"]);
     let meant = resolve_with("[wheel.orders]\n", &[("DUEWHEEL_REDIS_URL", "x")], &[]).unwrap_err();
     assert!(meant.contains("did you mean $DUEWHEEL_REDIS__URL?"), "{meant}");
 }
