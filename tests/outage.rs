@@ -20,7 +20,7 @@ fn plan(server: &RedisServer) -> Plan {
 /// All ended, none dead, no attempt counted, soon after the shop is back.
 async fn recovers(fleet: &Fleet, what: &str) {
     let began = Instant::now();
-    let stats = fleet.idle(Duration::from_secs(15)).await;
+    let stats = fleet.idle(Duration::from_secs(30)).await;
     println!("{what}: all ended {:?} after it was back", began.elapsed());
     assert_eq!((stats.dead, stats.totals["retried"]), (0, 0), "{stats:?}");
 }
@@ -126,7 +126,7 @@ async fn a_database_that_is_away_costs_no_order_and_no_attempt() {
         let mut through = url;
         through.set_port(Some(proxy.port())).unwrap();
         let plan = plan(server).closing(&shop).hook("url", &format!("{:?}", through.as_str()));
-        let fleet = Fleet::new(server, &plan.hook("connect_timeout", "\"500ms\"")).await;
+        let fleet = Fleet::new(server, &plan.hook("connect_timeout", "\"2s\"")).await;
         let worker = fleet.start_known(1).await.remove(0);
         proxy.down();
         fleet.enqueue(1..=200, |_| soon(0)).await;
