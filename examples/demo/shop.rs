@@ -42,8 +42,8 @@ impl Shop {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .foreign_keys(true)
-            // Workers and shop write to one file, one after the other.
-            .busy_timeout(Duration::from_secs(5));
+            // Workers and shop write to one file, one after the other; a disk that stalls must not end the show.
+            .busy_timeout(Duration::from_secs(60));
         let pool = SqlitePoolOptions::new().max_connections(4).connect_with(options).await?;
         sqlx::raw_sql(include_str!("../shop/sqlite.sql")).execute(&pool).await?;
         for n in 0..ITEMS {
