@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::config::{HookSettings, WheelConfig};
-use crate::error::{Error, Result};
+#[cfg(any(feature = "sql", feature = "webhook"))]
+use crate::error::Error;
+use crate::error::Result;
 use crate::hook::Hook;
 use crate::hook::log::LogHook;
 #[cfg(feature = "sql")]
@@ -26,18 +28,18 @@ pub enum Closer {
 impl Closer {
     /// Builds the hook of a wheel; `None` where nothing closes its orders.
     pub fn of(config: &WheelConfig) -> Result<Option<Self>> {
-        let named = |e| name_problems(config, e);
         match &config.hook {
             HookSettings::None => Ok(None),
             HookSettings::Log => Ok(Some(Self::Log(Arc::new(LogHook)))),
             #[cfg(feature = "webhook")]
             HookSettings::Webhook(settings) => {
-                let hook = WebhookHook::new(settings).map_err(named)?;
+                let hook = WebhookHook::new(settings).map_err(|e| name_problems(config, e))?;
                 Ok(Some(Self::Webhook(Arc::new(hook))))
             }
             #[cfg(feature = "sql")]
             HookSettings::Sql(settings) => {
-                let hook = SqlHook::new(SqlHookSettings::clone(settings)).map_err(named)?;
+                let hook =
+                    SqlHook::new(SqlHookSettings::clone(settings)).map_err(|e| name_problems(config, e))?;
                 Ok(Some(Self::Sql(Arc::new(hook))))
             }
         }
@@ -76,6 +78,7 @@ impl Closer {
 type SqlHookSettings = crate::hook::sql::SqlSettings;
 
 /// The hook knows its keys by their own names; a reader of several wheels needs to know whose they are.
+#[cfg(any(feature = "sql", feature = "webhook"))]
 fn name_problems(config: &WheelConfig, error: Error) -> Error {
     let prefix = format!("wheel.{}.hook", config.wheel.name);
     match error {

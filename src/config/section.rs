@@ -111,6 +111,7 @@ impl<'a> Section<'a> {
     }
 
     /// Notes problems that another part found in this section's values; each begins with its key.
+    #[cfg(any(feature = "sql", feature = "webhook"))]
     pub(super) fn foreign_problems(&mut self, problems: &[String]) {
         for problem in problems {
             let end = problem.find([':', ' ', '[']).unwrap_or(problem.len());
@@ -123,6 +124,7 @@ impl<'a> Section<'a> {
     }
 
     /// A section of secrets: each name with its value, from the name itself or from the file that `NAME_file` names.
+    #[cfg(feature = "webhook")]
     pub(super) fn headers(&mut self, table: &str) -> Vec<(String, SecretString)> {
         let below = |path: &Vec<String>| path.iter().cloned().chain([table.to_owned()]).collect::<Vec<_>>();
         let (path, fallback) = (below(&self.path), self.fallback.as_ref().map(below));
@@ -234,6 +236,7 @@ impl<'a> Section<'a> {
     }
 
     /// `true` or `false`; `false` stands in for a problem.
+    #[cfg(any(feature = "sql", feature = "webhook"))]
     pub(super) fn flag(&mut self, key: &str) -> bool {
         let read = |value: &Value| match value {
             Value::Flag(flag) => Ok(*flag),
