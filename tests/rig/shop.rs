@@ -161,6 +161,26 @@ impl Shop {
                 (format!("sqlite://{}/shop.db", folder.path().display()), Some(folder))
             }
         };
+        Self::fill(kind, url, folder, skus, alter).await
+    }
+
+    /// The same as [`Self::open`], with SQLite's file on a disk: for measurements.
+    pub async fn open_on_disk(kind: Kind, skus: usize) -> Self {
+        if kind != Kind::Sqlite {
+            return Self::open(kind, skus).await;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite://{}/shop.db", folder.path().display());
+        Self::fill(kind, url, Some(folder), skus, |schema| schema).await
+    }
+
+    async fn fill(
+        kind: Kind,
+        url: String,
+        folder: Option<tempfile::TempDir>,
+        skus: usize,
+        alter: impl Fn(String) -> String,
+    ) -> Self {
         let db = Db::open(&url).await;
         db.run(&alter(kind.schema().to_owned())).await;
         db.run(&audit_ddl(kind.dialect(), "closes").expect("a good name")).await;
