@@ -26,7 +26,9 @@ impl Fleet {
         let database = folder.join("shop.db");
         let config = format!(
             r#"[wheel.{wheel}.worker]
-lease = "3s"         # short, so that one sees the killed worker's orders come back
+lease        = "8s"   # short, so that one sees the killed worker's orders come back
+backoff_base = "100ms"
+backoff_cap  = "1s"   # a database that is busy with its other writers is asked again soon
 
 [wheel.{wheel}.hook]
 kind         = "sql"
@@ -37,8 +39,8 @@ guard        = "status = 'unpaid'"
 close_at     = "close_at"
 set          = "status = 'closed', closed_at = :now"
 state        = "status"
-timeout      = "1500ms"
-lock_timeout = "1s"
+timeout      = "6s"
+lock_timeout = "5s"   # SQLite has one writer at a time; on a slow disk one waits
 then         = [
   """UPDATE item SET reserved = reserved - i.quantity, available = available + i.quantity
      FROM order_item i WHERE i.sku = item.sku AND i.order_id = :id""",

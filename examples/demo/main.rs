@@ -37,7 +37,7 @@ const WINDOW_MS: std::ops::RangeInclusive<u64> = 1_000..=10_000;
 /// One order in five is paid as close to its deadline as a clock allows: this much before or after.
 const PHOTO_FINISH_MS: i64 = 5;
 /// How long after the last window everything must be closed: a lease of the killed worker, and what a loaded machine needs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(clap::Parser)]
 struct Args {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Row as _, SqlitePool};
 
 use crate::Outcome;
@@ -42,6 +42,8 @@ impl Shop {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .foreign_keys(true)
+            // The usual companion of WAL: no fsync at each commit, so that the buyers do not keep the disk from the workers.
+            .synchronous(SqliteSynchronous::Normal)
             // Workers and shop write to one file, one after the other; a disk that stalls must not end the show.
             .busy_timeout(Duration::from_secs(60));
         let pool = SqlitePoolOptions::new().max_connections(4).connect_with(options).await?;
