@@ -82,7 +82,10 @@ fn every_pair_was_met(met: &BTreeMap<(&'static str, &'static str), u64>) {
 fn run(server: &RedisServer, db: u32, coverage: &Coverage, ran: &AtomicU64) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let url = format!("{}?db={db}", server.unix_url());
-    let store = Arc::new(Store::new(&RedisSettings::new(url.as_str().into())).unwrap());
+    // The histories say nothing about time; on a loaded machine an answer may take its own.
+    let redis =
+        RedisSettings { response_timeout: crate::rig::PATIENCE, ..RedisSettings::new(url.as_str().into()) };
+    let store = Arc::new(Store::new(&redis).unwrap());
     let settings = WheelSettings {
         shards: duewheel::shard::ShardCount::new(1).unwrap(),
         ..WheelSettings::new(duewheel::shard::WheelName::new("model").unwrap())
