@@ -66,7 +66,7 @@ async fn a_restart_with_aof_keeps_every_deadline_and_the_connections_come_back()
     .await;
     server.restart();
     recovers(&wheel, "after").await;
-    let stats = eventually(PATIENCE, || async { wheel.stats().await.ok() }).await;
+    let stats = wheel.stats().await.unwrap();
     assert_eq!((stats.due, stats.leased), (299, 1));
     assert_eq!(wheel.settle(S, &[end(&lease)]).await.unwrap(), [Settled::Done]);
     let found = wheel.verify(false).await.unwrap().findings;
@@ -118,7 +118,7 @@ async fn scripts_that_are_flushed_ten_times_a_second_are_no_error() {
         closed += 1;
     }
     let flushed = nuisance.end();
-    assert!(flushed > 10 && closed > 5, "{flushed} flushes, {closed} closed");
+    assert!(flushed > 20 && closed > 20, "{flushed} flushes, {closed} closed");
 }
 
 #[tokio::test]
@@ -141,10 +141,9 @@ async fn killed_connections_leave_every_outcome_known_in_the_end() {
             }
         }
     }
-    assert!(nuisance.end() > 10 && errors > 0, "{errors} errors");
+    assert!(nuisance.end() > 20 && errors > 0, "{errors} errors");
     recovers(&wheel, &format!("o-{next}")).await;
-    // The other connection may have been killed last, and says so once.
-    let stats = eventually(PATIENCE, || async { wheel.stats().await.ok() }).await;
+    let stats = wheel.stats().await.unwrap();
     assert_eq!((stats.scheduled, stats.totals["enqueued"]), (next + 1, next + 1), "none lost, none twice");
 }
 
@@ -243,8 +242,7 @@ async fn a_redis_that_loads_its_data_is_waited_for() {
     })
     .await;
     recovers(&wheel, "new").await;
-    let stats = eventually(PATIENCE, || async { wheel.stats().await.ok() }).await;
-    assert_eq!(stats.scheduled, 2);
+    assert_eq!(wheel.stats().await.unwrap().scheduled, 2);
     drop(restarted.join().unwrap());
 }
 
@@ -269,9 +267,9 @@ async fn an_emptied_redis_is_formatted_anew_and_says_that_it_was_empty() {
 async fn behind_proxy(server: &RedisServer, timeout: Duration) -> (Proxy, Wheel) {
     let proxy = Proxy::start(server.port());
     let wheel = wheel_on(&proxy.redis_url(), timeout);
-    eventually(PATIENCE, || async { wheel.format().await.ok() }).await;
+    wheel.format().await.unwrap();
     // Every script is known to Redis from here on, and both connections are made: the next command is the one that is meant.
-    eventually(PATIENCE, || async { wheel.selftest("warm").await.ok() }).await;
+    wheel.selftest("warm").await.unwrap();
     (proxy, wheel)
 }
 
@@ -315,7 +313,7 @@ async fn a_lost_reply_is_an_unknown_outcome_and_the_repeat_tells_the_truth() {
 #[tokio::test]
 async fn a_half_open_connection_is_noticed_by_the_time_limit_and_replaced() {
     let server = RedisServer::start(RedisOptions::default());
-    let timeout = Duration::from_secs(1);
+    let timeout = Duration::from_millis(300);
     let (proxy, wheel) = behind_proxy(&server, timeout).await;
     proxy.swallow(Way::Down);
     let began = Instant::now();
@@ -325,8 +323,7 @@ async fn a_half_open_connection_is_noticed_by_the_time_limit_and_replaced() {
     proxy.heal();
     // What was asked last arrived, as the repeat finds out on a new connection.
     recovers(&wheel, "x").await;
-    let stats = eventually(PATIENCE, || async { wheel.stats().await.ok() }).await;
-    assert_eq!(stats.scheduled, 1);
+    assert_eq!(wheel.stats().await.unwrap().scheduled, 1);
 }
 
 #[tokio::test]
