@@ -32,6 +32,9 @@ pub enum Error {
     /// A hook cannot be reached or does not serve just now (start-up checks), with the reason; nothing is known against it.
     #[error("{0}")]
     HookAway(String),
+    /// A job was taken over by another runner, or its lease could be trusted no more; what that means for the job, as a fragment.
+    #[error("{0}")]
+    Overtaken(String),
     /// Reading or writing a file failed.
     #[error("{attempted}: {reason}")]
     File {

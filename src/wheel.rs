@@ -9,8 +9,10 @@ mod carry;
 mod claim;
 mod fault;
 mod floor;
+mod held;
 mod history;
 mod inspect;
+mod job;
 mod keys;
 mod movement;
 mod place;
@@ -33,6 +35,7 @@ pub use carry::Carried;
 pub use claim::{Ask, Claimed, Renewed, Settlement, ShardState, What};
 pub use floor::Floor;
 pub use history::Event;
+pub use job::{Job, JobRecord, Taken};
 pub use presence::{Presence, WorkerRecord};
 pub use server::ServerFacts;
 pub use settings::{RedisSettings, WheelSettings};
@@ -45,6 +48,12 @@ use script::Script;
 
 /// The most ids one script call takes; Lua's `unpack` ends near 8,000 arguments, and a call should stay near a millisecond.
 pub const MAX_BATCH: usize = 500;
+
+/// The job that fills a wheel from the orders table; formatting a shard asks for it.
+pub const REBUILD: &str = "rebuild";
+
+/// Every job that a wheel may have.
+pub const JOBS: [&str; 4] = ["feed", "sweep", REBUILD, "reconcile"];
 
 /// One wheel in Redis. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -125,6 +134,8 @@ impl Wheel {
                 self.settings().slot_width.as_millis()
             ));
             self.inner.store.command(&cmd, &format!("format on wheel {}", self.name())).await?;
+            // A wheel that is new, or was emptied: what the table holds is put in by whoever can.
+            self.ask_for_job(REBUILD).await?;
         }
         Ok(fresh)
     }

@@ -43,6 +43,7 @@ mod sql_mall;
 #[cfg(feature = "sql")]
 mod sql_race;
 mod store;
+mod sweep_job;
 mod time;
 #[cfg(feature = "webhook")]
 mod webhook;

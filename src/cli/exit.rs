@@ -69,6 +69,7 @@ impl Exit {
             Error::Invalid(_) => Self::Usage,
             Error::Config(_) | Error::Hook(_) => Self::Config,
             Error::HookAway(_) => Self::Unavailable,
+            Error::Overtaken(_) => Self::Refused,
             Error::File { .. } => Self::BadData,
             Error::Store { kind, .. } => match kind {
                 StoreKind::Unknown if !reads => Self::Unknown,

@@ -21,6 +21,17 @@ impl Reply {
         }
     }
 
+    /// Expects a map, or the same as a flat array of names and values.
+    pub fn pairs(verb: &'static str, value: Value) -> Result<Self> {
+        match value {
+            Value::Map(pairs) => {
+                let flat = pairs.into_iter().flat_map(|(name, value)| [name, value]).collect();
+                Self::array(verb, Value::Array(flat))
+            }
+            other => Self::array(verb, other),
+        }
+    }
+
     /// How many elements are left.
     pub fn len(&self) -> usize {
         self.rest.len()

@@ -3,7 +3,7 @@
 
 use super::answer::Row;
 use super::carry::Carried;
-use super::{Wheel, WheelSettings, keys, reply, script};
+use super::{JOBS, Wheel, WheelSettings, keys, reply, script};
 use crate::clock::Moment;
 use crate::deadline::State;
 use crate::error::{Error, Result};
@@ -142,6 +142,9 @@ impl Wheel {
         let mut cmd = redis::cmd("UNLINK");
         for name in ["seen", "roster", "state"] {
             cmd.arg(keys::of_wheel(self.name(), name));
+        }
+        for job in JOBS {
+            cmd.arg(&super::job::job_keys(self, job)[..]);
         }
         self.store().command(&cmd, "remove the wheel's records").await?;
         let mut cmd = redis::cmd("HDEL");

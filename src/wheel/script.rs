@@ -49,6 +49,21 @@ macro_rules! script {
     };
 }
 
+/// A script on the wheel's own tag: none of a shard's nouns stand in front of it.
+macro_rules! wheel_script {
+    ($name:ident, $verb:literal, $flags:literal) => {
+        #[doc = concat!("`", $verb, "`: see lua/", $verb, ".lua for its contract.")]
+        pub static $name: Script = Script {
+            verb: $verb,
+            writes: true,
+            source: concat!("#!lua", $flags, "\n", include_str!(concat!("../../lua/", $verb, ".lua"))),
+            sha: LazyLock::new(|| redis::Script::new($name.source).get_hash().to_owned()),
+        };
+    };
+}
+
+wheel_script!(JOB, "job", " flags=allow-oom");
+
 script!(FORMAT, "format", "", true);
 script!(ENQUEUE, "enqueue", "", true);
 script!(ADOPT, "adopt", "", true);
@@ -62,14 +77,15 @@ script!(PRUNE, "prune", " flags=allow-oom", true);
 script!(EVICT, "evict", " flags=allow-oom", true);
 script!(HEAL, "heal", " flags=allow-oom", true);
 script!(INSPECT, "inspect", " flags=no-writes,allow-oom", false);
+script!(HELD, "held", " flags=no-writes,allow-oom", false);
 script!(LIST, "list", " flags=no-writes,allow-oom", false);
 script!(ENDED_PAGE, "ended_page", " flags=no-writes,allow-oom", false);
 script!(STATS, "stats", " flags=no-writes,allow-oom", false);
 script!(FORECAST, "forecast", " flags=no-writes,allow-oom", false);
 script!(VERIFY, "verify", " flags=no-writes,allow-oom", false);
 
-/// Every script, for the start-up self-test and the tests that try each from every state.
-pub static ALL: [&Script; 18] = [
+/// Every script of a shard, for the start-up self-test and the tests that try each from every state.
+pub static ALL: [&Script; 19] = [
     &FORMAT,
     &ENQUEUE,
     &ADOPT,
@@ -83,6 +99,7 @@ pub static ALL: [&Script; 18] = [
     &EVICT,
     &HEAL,
     &INSPECT,
+    &HELD,
     &LIST,
     &ENDED_PAGE,
     &STATS,

@@ -15,7 +15,10 @@ impl Wheel {
     /// Runs every script on a scratch shard; the first refusal is the answer. The scratch keys expire by themselves.
     pub async fn selftest(&self, worker: &str) -> Result<()> {
         let scratch = self.scratch(worker);
-        let outcome = scratch.every_path().await;
+        let outcome = match scratch.every_path().await {
+            Ok(()) => scratch.a_job(worker).await,
+            refused => refused,
+        };
         let swept = scratch.sweep_scratch().await;
         outcome.and(swept)
     }
@@ -74,6 +77,7 @@ impl Wheel {
         let fences: Vec<_> = claimed.iter().map(|lease| (lease.id.clone(), lease.fence)).collect();
         self.renew(shard, &fences, Duration::from_secs(1)).await?;
         self.inspect(&a).await?;
+        self.held(&[&a, &b]).await?;
         self.list(
             crate::deadline::State::Scheduled,
             crate::clock::Moment::EPOCH,
@@ -100,6 +104,24 @@ impl Wheel {
         self.pause_shards("resume", "").await?;
         self.prune(shard, 0).await?;
         self.verify_shard(shard, true, &mut super::answer::Verification::default()).await
+    }
+
+    /// A job is taken, saved and finished, under the scratch shard's tag.
+    async fn a_job(&self, worker: &str) -> Result<()> {
+        let keys =
+            ["job", "runs"].map(|what| self.inner.keys[0][0].replace(":meta", &format!(":{what}:selftest")));
+        let lease = Duration::from_secs(5);
+        let taken = self.take_job_at(keys.clone(), "selftest", worker, lease, None).await?;
+        if let super::Taken::Mine(job) = taken {
+            job.save(&[("a", "1"), ("b", "")]).await?;
+            job.finish("{}", &[("a", "")]).await?;
+        }
+        for key in &keys {
+            let mut cmd = redis::cmd("PEXPIRE");
+            cmd.arg(key).arg(60_000);
+            self.store().command(&cmd, "expire the scratch job").await?;
+        }
+        Ok(())
     }
 
     async fn claim_scratch(&self, nonce: u64) -> Result<Vec<crate::lease::Lease>> {

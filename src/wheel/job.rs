@@ -1,0 +1,270 @@
+//! Scheduled jobs of a wheel (feed, sweep, rebuild, …): one runner in the fleet at a time, by a lease with a rising fence.
+//!
+//! What a job has come to (a watermark, a cursor) is kept beside the lease and written only by who still holds it, so that a runner that
+//! was paused for longer than its lease changes nothing when it goes on.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Wheel, keys, reply, script};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+
+/// What became of the wish to run a job.
+#[derive(Debug)]
+pub enum Taken {
+    /// This runner has it.
+    Mine(Job),
+    /// Another runner has it.
+    Held {
+        /// Which.
+        runner: String,
+        /// How long its lease lasts, unless it renews it.
+        left: Duration,
+    },
+    /// It ran lately enough.
+    Fresh {
+        /// When that run began, by Redis's clock.
+        began_at: Moment,
+    },
+}
+
+/// A job that this runner holds. Dropped without [`Job::finish`] or [`Job::release`], it ends with its lease.
+#[derive(Debug)]
+pub struct Job {
+    wheel: Wheel,
+    name: &'static str,
+    keys: [String; 2],
+    runner: String,
+    lease: Duration,
+    fence: u64,
+    began_at: Moment,
+    fields: BTreeMap<String, String>,
+    /// Until when the lease is trusted on this process's own clock, counted from before the call that granted it.
+    trusted_until: Mutex<Instant>,
+}
+
+/// What Redis keeps of a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobRecord {
+    /// Who has it or had it last.
+    pub runner: Option<String>,
+    /// Until when, by Redis's clock; `None` when nobody has it.
+    pub held_until: Option<Moment>,
+    /// When the last run that was finished began.
+    pub ran_at: Option<Moment>,
+    /// When somebody asked for a run, as an emptied wheel asks for a rebuild.
+    pub asked_at: Option<Moment>,
+    /// What the runners keep of their progress.
+    pub fields: BTreeMap<String, String>,
+}
+
+/// The words of the script.
+const TAKE: &str = "take";
+const SAVE: &str = "save";
+const FINISH: &str = "finish";
+const RELEASE: &str = "release";
+
+impl Wheel {
+    /// Takes a job for `lease`, unless another runner has it, or a run that began at `since` or later makes this one needless.
+    ///
+    /// `runner` must be unique for each process and run: who asks again under the same name takes it over from itself.
+    pub async fn take_job(
+        &self,
+        name: &'static str,
+        runner: &str,
+        lease: Duration,
+        since: Option<Moment>,
+    ) -> Result<Taken> {
+        self.take_job_at(job_keys(self, name), name, runner, lease, since).await
+    }
+
+    pub(super) async fn take_job_at(
+        &self,
+        keys: [String; 2],
+        name: &'static str,
+        runner: &str,
+        lease: Duration,
+        since: Option<Moment>,
+    ) -> Result<Taken> {
+        let asked_at = Instant::now();
+        let attempted = format!("take job {name} of wheel {}", self.name());
+        let since = since.map_or(0, |moment| moment.as_millis().saturating_mul(1000));
+        let args = |cmd: &mut redis::Cmd| {
+            cmd.arg(TAKE).arg(runner).arg(micros(lease)).arg(since);
+        };
+        let value = self.store().run(&script::JOB, &keys, args, &attempted).await?;
+        let mut reply = reply::Reply::array("job", value)?;
+        let word = reply.word()?;
+        let now = moment(reply.u64()?);
+        match word.as_str() {
+            "held" => {
+                let left = Duration::from_micros(reply.u64()?);
+                Ok(Taken::Held { left, runner: reply.word()? })
+            }
+            "fresh" => Ok(Taken::Fresh { began_at: moment(reply.u64()?) }),
+            "mine" => {
+                let fence = reply.u64()?;
+                let fields = progress(&pairs(reply)?);
+                Ok(Taken::Mine(Job {
+                    wheel: self.clone(),
+                    name,
+                    keys,
+                    runner: runner.to_owned(),
+                    lease,
+                    fence,
+                    began_at: now,
+                    fields,
+                    trusted_until: Mutex::new(asked_at + lease),
+                }))
+            }
+            other => Err(reply::unexpected("job", &other)),
+        }
+    }
+
+    /// What Redis keeps of a job.
+    pub async fn job_record(&self, name: &'static str) -> Result<JobRecord> {
+        let mut cmd = redis::cmd("HGETALL");
+        cmd.arg(&job_keys(self, name)[0]);
+        let value = self.store().command(&cmd, &format!("read job {name} of wheel {}", self.name())).await?;
+        let all = pairs(reply::Reply::pairs("job", value)?)?;
+        let at = |field: &str| {
+            let micros = all.get(field)?.parse::<u64>().ok()?;
+            (micros > 0).then(|| moment(micros))
+        };
+        Ok(JobRecord {
+            runner: all.get("runner").cloned(),
+            held_until: at("until"),
+            ran_at: at("ran"),
+            asked_at: at("asked"),
+            fields: progress(&all),
+        })
+    }
+
+    /// The records of the last finished runs, newest first, as their runners wrote them; at most 100 are kept.
+    pub async fn job_runs(&self, name: &'static str, limit: usize) -> Result<Vec<String>> {
+        let mut cmd = redis::cmd("XREVRANGE");
+        cmd.arg(&job_keys(self, name)[1]).arg("+").arg("-").arg("COUNT").arg(limit);
+        let value =
+            self.store().command(&cmd, &format!("read runs of {name} of wheel {}", self.name())).await?;
+        let mut entries = reply::Reply::array("runs", value)?;
+        let mut runs = Vec::with_capacity(entries.len());
+        while entries.len() > 0 {
+            let mut entry = reply::Reply::array("runs", entries.value()?)?;
+            entry.value()?;
+            let mut fields = reply::Reply::array("runs", entry.value()?)?;
+            fields.value()?;
+            runs.push(fields.word()?);
+        }
+        Ok(runs)
+    }
+
+    /// Asks for a run of a job at the next look of any worker.
+    pub async fn ask_for_job(&self, name: &'static str) -> Result<()> {
+        let now = self.now().await?.as_millis().saturating_mul(1000);
+        let mut cmd = redis::cmd("HSET");
+        cmd.arg(&job_keys(self, name)[0]).arg("asked").arg(now);
+        self.store().command(&cmd, &format!("ask for job {name} of wheel {}", self.name())).await.map(drop)
+    }
+}
+
+impl Job {
+    /// When this run began, by Redis's clock.
+    pub fn began_at(&self) -> Moment {
+        self.began_at
+    }
+
+    /// What an earlier run, or this run's predecessor that was cut off, had saved under this name.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).map(String::as_str)
+    }
+
+    /// Saves progress and extends the lease. An empty value removes a field. Fails with [`Error::Overtaken`] where another runner has
+    /// the job by now; nothing was written then.
+    pub async fn save(&self, fields: &[(&str, &str)]) -> Result<()> {
+        let sent_at = Instant::now();
+        self.write(SAVE, "", fields).await?;
+        *self.trusted_until.lock().unwrap_or_else(PoisonError::into_inner) = sent_at + self.lease;
+        Ok(())
+    }
+
+    /// Ends the run: saves, remembers that it was finished, keeps `record` among the last runs (nothing where it is empty), and lets the
+    /// job go.
+    pub async fn finish(&self, record: &str, fields: &[(&str, &str)]) -> Result<()> {
+        self.write(FINISH, record, fields).await
+    }
+
+    /// Lets the job go without having finished it: the next runner may take it at once.
+    pub async fn release(&self, fields: &[(&str, &str)]) -> Result<()> {
+        self.write(RELEASE, "", fields).await
+    }
+
+    /// Does `work` while the lease is extended each time a third of it has passed. The work is dropped, wherever it stands, once the
+    /// lease is another's or can be trusted no more.
+    pub async fn hold<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            done = work => done,
+            lost = self.keep() => Err(lost),
+        }
+    }
+
+    async fn keep(&self) -> Error {
+        loop {
+            let trusted_until = *self.trusted_until.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = trusted_until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Error::Overtaken(format!("the lease of job {} ran out", self.name));
+            }
+            // A third has passed when two thirds are left; after that, tries again while there is time.
+            let pause = left.saturating_sub(self.lease * 2 / 3).max(self.lease / 12).min(left);
+            tokio::time::sleep(pause).await;
+            if let Err(e @ Error::Overtaken(_)) = self.save(&[]).await {
+                return e;
+            }
+        }
+    }
+
+    async fn write(&self, verb: &str, record: &str, fields: &[(&str, &str)]) -> Result<()> {
+        let attempted = format!("{verb} job {} of wheel {}", self.name, self.wheel.name());
+        let args = |cmd: &mut redis::Cmd| {
+            cmd.arg(verb).arg(&self.runner).arg(micros(self.lease)).arg(self.fence).arg(record);
+            for (field, value) in fields {
+                cmd.arg(format!(":{field}")).arg(*value);
+            }
+        };
+        let value = self.wheel.store().run(&script::JOB, &self.keys, args, &attempted).await?;
+        match reply::number(&value) {
+            Some(1) => Ok(()),
+            Some(0) => Err(Error::Overtaken(format!("job {} was taken over by another runner", self.name))),
+            _ => Err(reply::unexpected("job", &value)),
+        }
+    }
+}
+
+/// The keys of a job: its record and its last runs.
+pub(super) fn job_keys(wheel: &Wheel, name: &str) -> [String; 2] {
+    ["job", "runs"].map(|what| keys::of_wheel(wheel.name(), &format!("{what}:{name}")))
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).clamp(1, 9_000_000_000_000_000)
+}
+
+fn moment(micros: u64) -> Moment {
+    Moment::EPOCH.plus(Duration::from_micros(micros))
+}
+
+fn pairs(mut reply: reply::Reply) -> Result<BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    while reply.len() > 0 {
+        all.insert(reply.word()?, reply.word()?);
+    }
+    Ok(all)
+}
+
+/// The runners' own fields, without the mark that tells them from the lease's.
+fn progress(all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    all.iter().filter_map(|(name, value)| Some((name.strip_prefix(':')?.to_owned(), value.clone()))).collect()
+}
