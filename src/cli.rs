@@ -10,6 +10,7 @@ mod configuration;
 mod context;
 mod dead;
 mod enqueue;
+mod events;
 mod exit;
 mod export;
 mod failure;
@@ -102,6 +103,7 @@ async fn dispatch(command: &Command, context: &Context, output: &mut Output) -> 
         Command::Inspect(args) => inspect::run(args, context, output).await,
         Command::List(args) => list::run(args, context, output).await,
         Command::Stats(args) => stats::run(args, context, output).await,
+        Command::Events(args) => events::run(args, context, output).await,
         Command::Forecast(args) => forecast::run(args, context, output).await,
         Command::Dead(args) => dead::run(args, context, output).await,
         Command::Pause(args) => pause::run(args, context, output).await,

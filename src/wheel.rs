@@ -7,6 +7,7 @@ pub mod answer;
 mod body;
 mod carry;
 mod claim;
+mod events;
 mod fault;
 mod floor;
 mod held;
@@ -33,6 +34,7 @@ use redis::{Cmd, Value};
 
 pub use carry::Carried;
 pub use claim::{Ask, Claimed, Renewed, Settlement, ShardState, What};
+pub use events::{EventPage, EventReader, ShardEvent};
 pub use floor::Floor;
 pub use history::Event;
 pub use job::{Job, JobRecord, Taken};

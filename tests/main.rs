@@ -16,6 +16,7 @@ mod cli;
 mod config;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod crash;
+mod events;
 mod fleet;
 mod formats;
 mod house;

@@ -7,8 +7,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use super::output::Colour;
 use super::{
-    bench, cancel, check, close, completions, configuration, dead, enqueue, exit, export, forecast, hold,
-    import, inspect, list, man, pause, release, reschedule, resume, stats, verify, wheel, worker,
+    bench, cancel, check, close, completions, configuration, dead, enqueue, events, exit, export, forecast,
+    hold, import, inspect, list, man, pause, release, reschedule, resume, stats, verify, wheel, worker,
 };
 use crate::clock::Moment;
 use crate::deadline::{DueAt, Id};
@@ -84,6 +84,7 @@ pub enum Command {
     Inspect(inspect::Inspect),
     List(list::List),
     Stats(stats::Stats),
+    Events(events::Events),
     Forecast(forecast::Forecast),
     Dead(dead::Dead),
     Pause(pause::Pause),
@@ -104,7 +105,8 @@ impl Command {
     /// Whether it changes nothing, so that it may be repeated without a thought.
     pub fn reads(&self) -> bool {
         match self {
-            Self::Inspect(_) | Self::List(_) | Self::Stats(_) | Self::Forecast(_) | Self::Export(_) => true,
+            Self::Inspect(_) | Self::List(_) | Self::Stats(_) | Self::Events(_) => true,
+            Self::Forecast(_) | Self::Export(_) => true,
             Self::Check(_) | Self::Config(_) | Self::Completions(_) | Self::Man(_) => true,
             Self::Verify(args) => !args.heal,
             Self::Dead(args) => args.reads(),

@@ -1,9 +1,7 @@
 //! What the stream of events tells of one id: its ends, and the lives it was given again.
 
-use redis::Value;
-
-use super::{Wheel, reply};
-use crate::clock::Moment;
+use super::Wheel;
+use super::events::{entries, stamp_ms};
 use crate::deadline::Id;
 use crate::error::Result;
 
@@ -17,7 +15,7 @@ const MOST: usize = 20_000;
 pub struct Event {
     /// When, in milliseconds since the epoch by Redis's clock.
     pub at_ms: u64,
-    /// What: `closed`, `skipped`, `cancelled`, `resurrected`, `revived`.
+    /// What: `closed`, `skipped`, `cancelled`, `resurrected`, `revived`, …
     pub what: String,
 }
 
@@ -30,14 +28,17 @@ impl Wheel {
         for _ in 0..MOST / PAGE {
             let mut cmd = redis::cmd("XREVRANGE");
             cmd.arg(&key).arg(&end).arg("-").arg("COUNT").arg(PAGE);
-            let mut page =
-                reply::Reply::array("history", self.store().command(&cmd, "read the events").await?)?;
+            let page = entries("history", self.store().command(&cmd, "read the events").await?)?;
             let full = page.len() == PAGE;
-            while page.len() > 0 {
-                let mut entry = reply::Reply::array("history", page.value()?)?;
-                let stamp = entry.word()?;
-                collect(&stamp, entry.value()?, id, &mut events)?;
-                end = format!("({stamp}");
+            for entry in page {
+                let told = entry.fields.iter().filter(|(what, ids)| {
+                    !what.contains('.') && ids.split(|b| *b == b'\n').any(|one| one == id.as_bytes())
+                });
+                let at_ms = stamp_ms(&entry.stamp);
+                // The page runs backwards; within an entry a later field is later.
+                let told: Vec<_> = told.map(|(what, _)| Event { at_ms, what: what.clone() }).collect();
+                events.extend(told.into_iter().rev());
+                end = format!("({}", entry.stamp);
             }
             if !full {
                 break;
@@ -46,21 +47,4 @@ impl Wheel {
         events.reverse();
         Ok(events)
     }
-}
-
-/// Adds what one stream entry tells of the id.
-fn collect(stamp: &str, fields: Value, id: &Id, events: &mut Vec<Event>) -> Result<()> {
-    let at_ms = stamp.split('-').next().and_then(|ms| ms.parse().ok()).unwrap_or(Moment::EPOCH.as_millis());
-    let fields = match fields {
-        Value::Map(pairs) => Value::Array(pairs.into_iter().flat_map(|(k, v)| [k, v]).collect()),
-        other => other,
-    };
-    let mut fields = reply::Reply::array("history", fields)?;
-    while fields.len() >= 2 {
-        let (what, ids) = (fields.word()?, fields.bytes()?);
-        if ids.split(|b| *b == b'\n').any(|one| one == id.as_bytes()) {
-            events.push(Event { at_ms, what });
-        }
-    }
-    Ok(())
 }
