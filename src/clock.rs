@@ -2,10 +2,12 @@
 //! configuration, HTTP) reads time through this module, so that one text means one thing everywhere.
 
 mod instant;
+mod reading;
 mod span;
 
 use std::fmt;
 
+pub use reading::{Ahead, Reading};
 pub use span::{parse_duration, show_duration};
 
 use crate::error::Invalid;

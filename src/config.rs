@@ -5,6 +5,7 @@ mod draft;
 mod environment;
 mod file;
 mod hook;
+mod limits;
 mod resolve;
 mod secret;
 mod section;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::clock::{Moment, Reading};
 use crate::error::Result;
 use crate::lease::Lease;
 use crate::shard::WheelName;
@@ -34,6 +34,12 @@ pub trait Hook: Send + Sync + 'static {
 
     /// The start-up checks: refuses with the reason when the hook could not close anything.
     fn check(&self) -> BoxFuture<'_, Result<Vec<String>>>;
+
+    /// Reads the clocks of the databases that judge whether an order is due, each with a name for people. Empty where there are none, or
+    /// where none answers just now.
+    fn clocks(&self) -> BoxFuture<'_, Vec<(String, Reading)>> {
+        Box::pin(async { Vec::new() })
+    }
 }
 
 /// What the hook found out about one order.

@@ -6,10 +6,12 @@
 //! (`sentry`). All of them are passes that answer "when next?", driven by the one loop in `service`.
 
 mod alarm;
+mod clock_guard;
 mod executor;
 pub mod failpoint;
 mod heartbeat;
 mod janitor;
+mod limits;
 mod poller;
 mod roster;
 mod sentry;
@@ -34,8 +36,10 @@ use crate::hook::Hook;
 use crate::shard::Shard;
 use crate::wheel::Wheel;
 use alarm::Alarm;
+use clock_guard::ClockReader;
 use executor::Executor;
 use heartbeat::Leases;
+use limits::Limits;
 use roster::Preference;
 use sentry::Gate;
 
@@ -96,6 +100,7 @@ impl Worker {
         let permits = Arc::new(Semaphore::new(self.settings.concurrency));
         let leases = Arc::new(Leases::default());
         let gate = Arc::new(Gate::default());
+        let limits = Arc::new(Limits::new(self.wheel.name(), &self.settings));
         let preference = Arc::new(Preference::new(&self.token, shards.len()));
         let alarm = Alarm::start();
         // Background services outlive the drain: a lease in hand must still be renewed and settled while it is finished.
@@ -125,10 +130,21 @@ impl Worker {
             heartbeat::Heartbeat::new(wheel(), leases.clone(), self.settings.lease, self.tally.clone());
         services.spawn(service::drive(beat, end.clone()));
         let record = roster::record(&self.token);
-        let roster = roster::Roster::new(wheel(), record, preference.clone(), leases.clone(), stop.clone());
+        let roster = roster::Roster::new(
+            wheel(),
+            record,
+            roster::Parts {
+                preference: preference.clone(),
+                leases: leases.clone(),
+                limits: limits.clone(),
+                stop: stop.clone(),
+            },
+        );
         services.spawn(service::drive(roster, end.clone()));
         let janitor = janitor::Janitor::new(wheel(), self.tally.clone());
         services.spawn(service::drive(janitor, end.clone()));
+        let reader = ClockReader::new(self.hook.clone(), limits.clocks.clone());
+        services.spawn(service::drive(reader, end.clone()));
 
         let pollers = TaskTracker::new();
         for &shard in &shards {
@@ -140,6 +156,7 @@ impl Worker {
                 permits: permits.clone(),
                 executor: executor.clone(),
                 gate: gate.clone(),
+                limits: limits.clone(),
                 preference: preference.clone(),
                 tally: self.tally.clone(),
                 alarm: alarm.clone(),

@@ -13,6 +13,7 @@ mod rig;
 
 mod cases;
 mod cli;
+mod clock_guard;
 mod config;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod crash;

@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "the rig offers more than one promise area needs")]
 
 pub mod cli;
+pub mod clock_shim;
 pub mod cluster;
+pub mod crew;
 pub mod hook;
 #[cfg(feature = "sql")]
 pub mod mariadb;

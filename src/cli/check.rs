@@ -10,12 +10,13 @@ use super::exit::Exit;
 use super::failure::Outcome;
 use super::hook::Closer;
 use super::output::Output;
+use crate::clock::Reading;
 use crate::config::{HookSettings, WheelConfig};
 use crate::error::{Error, Result, escaped};
 use crate::wheel::{ServerFacts, Store, Wheel};
 
 /// Above it a deadline that another host computed fires noticeably early or late for people.
-const CLOCK_LIMIT_MS: i64 = 500;
+const CLOCK_LIMIT: Duration = Duration::from_millis(500);
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -72,7 +73,8 @@ pub async fn run(_: &Check, context: &Context, output: &mut Output) -> Outcome {
     let mut findings = Findings::default();
     configuration(context, &mut findings);
     let store = context.store()?;
-    let down = redis(&store, &mut findings).await.err();
+    let redis = redis(&store, &mut findings).await;
+    let (clock, down) = (redis.as_ref().ok().copied().flatten(), redis.err());
     let wheels: Vec<&WheelConfig> = match &context.wheel {
         Some(_) => vec![context.wheel_config()?],
         None => context.config.wheels.iter().collect(),
@@ -82,7 +84,7 @@ pub async fn run(_: &Check, context: &Context, output: &mut Output) -> Outcome {
             let wheel = Wheel::new(store.clone(), config.wheel.clone());
             layout(&wheel, &mut findings).await;
         }
-        hook(config, &mut findings).await;
+        hook(config, clock.as_ref(), &mut findings).await;
     }
     print(&findings.0, output)?;
     let problems = findings.0.iter().any(|f| f.level == Level::Problem);
@@ -121,8 +123,8 @@ fn configuration(context: &Context, findings: &mut Findings) {
     }
 }
 
-/// Redis itself; an error where it cannot be asked at all.
-async fn redis(store: &Store, findings: &mut Findings) -> Result<()> {
+/// Redis itself, and its clock; an error where it cannot be asked at all.
+async fn redis(store: &Store, findings: &mut Findings) -> Result<Option<Reading>> {
     let facts = match store.facts().await {
         Ok(facts) => facts,
         Err(e) => {
@@ -137,11 +139,16 @@ async fn redis(store: &Store, findings: &mut Findings) -> Result<()> {
     version(&facts, findings);
     memory(&facts, findings);
     persistence(&facts, findings);
-    match store.clock_offset().await {
-        Ok((offset, trip)) => clock(offset, trip, findings),
-        Err(e) => findings.problem("clock", e.to_string(), "check the rights of the user"),
+    match store.read_clock().await {
+        Ok(reading) => {
+            clock(&reading, findings);
+            Ok(Some(reading))
+        }
+        Err(e) => {
+            findings.problem("clock", e.to_string(), "check the rights of the user");
+            Ok(None)
+        }
     }
-    Ok(())
 }
 
 fn version(facts: &ServerFacts, findings: &mut Findings) {
@@ -213,10 +220,11 @@ fn persistence(facts: &ServerFacts, findings: &mut Findings) {
     }
 }
 
-fn clock(offset: i64, trip: Duration, findings: &mut Findings) {
-    let trip_ms = i64::try_from(trip.as_millis()).unwrap_or(i64::MAX);
-    let text = format!("this host is {offset} ms ahead of Redis (round trip {} us)", trip.as_micros());
-    if offset.abs().saturating_sub(trip_ms) > CLOCK_LIMIT_MS {
+fn clock(redis: &Reading, findings: &mut Findings) {
+    let ahead = redis.host_ahead();
+    let (offset, trip) = (ahead.about_ms(), redis.trip().as_micros());
+    let text = format!("this host is {offset} ms ahead of Redis (round trip {trip} us)");
+    if ahead.exceeds(CLOCK_LIMIT) {
         findings.warning("clock", text, "Redis's clock decides what is due; run NTP on both");
     } else {
         findings.ok("clock", text);
@@ -251,14 +259,20 @@ async fn layout(wheel: &Wheel, findings: &mut Findings) {
             findings.problem(&name, e.to_string(), advice);
         }
     }
-    match wheel.presence().await.map(|p| p.workers.len()) {
-        Ok(0) => findings.warning(&name, "no worker serves it", "start duewheel worker"),
-        Ok(n) => findings.ok(&name, format!("{n} workers")),
-        Err(_) => {}
+    let Ok(presence) = wheel.presence().await else { return };
+    match presence.workers.len() {
+        0 => findings.warning(&name, "no worker serves it", "start duewheel worker"),
+        n => findings.ok(&name, format!("{n} workers")),
+    }
+    for worker in presence.workers {
+        for reason in worker.held_back {
+            let text = format!("worker {}:{} claims nothing: {reason}", worker.host, worker.pid);
+            findings.problem(&name, text, "it goes on by itself when that is over");
+        }
     }
 }
 
-async fn hook(config: &WheelConfig, findings: &mut Findings) {
+async fn hook(config: &WheelConfig, redis: Option<&Reading>, findings: &mut Findings) {
     let name = format!("wheel {} hook", config.wheel.name);
     let closer = match Closer::of(config) {
         Ok(Some(closer)) => closer,
@@ -275,10 +289,43 @@ async fn hook(config: &WheelConfig, findings: &mut Findings) {
         Ok(warnings) => {
             warnings.iter().for_each(|warning| findings.warning(&name, warning.clone(), ""));
             findings.ok(&name, config.hook.kind());
+            if let Some(redis) = redis {
+                let read = closer.hook().clocks().await;
+                read.iter()
+                    .for_each(|(database, clock)| database_clock(config, database, clock, redis, findings));
+            }
         }
         Err(e) => findings.problem(&name, e.to_string(), "the hook could not close anything"),
     }
     no_sweep(config, &name, findings);
+}
+
+/// A database's clock beside Redis's, by the limit of the wheel's workers.
+fn database_clock(
+    config: &WheelConfig,
+    database: &str,
+    clock: &Reading,
+    redis: &Reading,
+    findings: &mut Findings,
+) {
+    let ahead = clock.ahead_of(redis);
+    let text = format!("{database} is {} ms ahead of Redis", ahead.about_ms());
+    let limit = config.worker.skew_max;
+    if !limit.is_zero() && ahead.exceeds(limit) {
+        findings.problem(
+            "clock",
+            text,
+            "no worker claims while they differ by more than clock.skew_max; run NTP on both",
+        );
+    } else if ahead.exceeds(CLOCK_LIMIT) {
+        findings.warning(
+            "clock",
+            text,
+            "Redis's clock decides what is due, the database's whether it may be closed; run NTP on both",
+        );
+    } else {
+        findings.ok("clock", text);
+    }
 }
 
 /// The safety net that is missing: the orders table, read beside the wheel.

@@ -1,8 +1,10 @@
 //! `duewheel stats`: the wheel in numbers, once or again and again.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::json;
 
 use super::arguments;
 use super::context::Context;
@@ -10,8 +12,12 @@ use super::exit::Exit;
 use super::failure::{Failure, Outcome};
 use super::output::Output;
 use crate::clock::Moment;
-use crate::wheel::Wheel;
+use crate::error::escaped;
 use crate::wheel::answer::Stats as Numbers;
+use crate::wheel::{Wheel, WorkerRecord};
+
+/// Clocks that differ by less than this are not worth a row.
+const CLOCK_SHOWN_MS: i64 = 100;
 
 /// Arguments of `stats`.
 #[derive(Debug, Args)]
@@ -56,11 +62,16 @@ async fn print(
     before: Option<&Numbers>,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let workers = wheel.presence().await?.workers.len();
+    let presence = wheel.presence().await?;
+    let workers = presence.workers.len();
+    let held: Vec<&WorkerRecord> = presence.workers.iter().filter(|w| !w.held_back.is_empty()).collect();
     if output.is_json() {
         let mut object = serde_json::to_value(stats).map_err(std::io::Error::from)?;
         object["wheel"] = wheel.name().as_str().into();
         object["workers"] = workers.into();
+        object["held_back"] = held.iter().map(|worker| held_object(worker)).collect();
+        object["clocks_ms"] =
+            serde_json::to_value(widest(&presence.workers)).map_err(std::io::Error::from)?;
         return Ok(output.object(&object)?);
     }
     let now = Moment::EPOCH.plus(Duration::from_millis(stats.now_ms));
@@ -73,11 +84,34 @@ async fn print(
         row("workers", workers, if workers == 0 { "nobody closes orders on this wheel" } else { "" }),
         row("paused", stats.paused_shards, &format!("of {} shards", stats.shards)),
     ];
+    for worker in held {
+        let name = format!("{}:{}", escaped(&worker.host), worker.pid);
+        rows.extend(worker.held_back.iter().map(|reason| row("held back", &name, &escaped(reason))));
+    }
+    for (name, ahead) in widest(&presence.workers).iter().filter(|(_, ahead)| ahead.abs() >= CLOCK_SHOWN_MS) {
+        rows.push(row("clock", format!("{ahead}ms"), &format!("{} ahead of Redis", escaped(name))));
+    }
     for (what, count) in &stats.totals {
         rows.push(row(&format!("total {what}"), *count, &rate(what, *count, stats, before)));
     }
     output.line(&format!("{} at {now}", wheel.name()))?;
     Ok(output.table(&["", "count", ""], rows)?)
+}
+
+fn held_object(worker: &WorkerRecord) -> serde_json::Value {
+    json!({"host": worker.host, "pid": worker.pid, "reasons": worker.held_back})
+}
+
+/// The widest offset of each clock that any worker has seen: milliseconds ahead of Redis's.
+fn widest(workers: &[WorkerRecord]) -> BTreeMap<&str, i64> {
+    let mut widest: BTreeMap<&str, i64> = BTreeMap::new();
+    for (name, ahead) in workers.iter().flat_map(|worker| &worker.clocks) {
+        let known = widest.entry(name).or_default();
+        if ahead.abs() > known.abs() {
+            *known = *ahead;
+        }
+    }
+    widest
 }
 
 fn row(name: &str, count: impl std::fmt::Display, remark: &str) -> Vec<String> {

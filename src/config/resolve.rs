@@ -6,7 +6,7 @@ use super::draft::{Draft, Key, Source, Value};
 use super::hook::{self, HookSettings, KINDS_WITH_KEYS};
 use super::section::{Findings, Section};
 use super::suggestion::nearest;
-use super::{server, wheel};
+use super::{limits, server, wheel};
 use crate::error::{Error, Invalid, Result, escaped};
 use crate::shard::WheelName;
 use crate::wheel::{RedisSettings, WheelSettings};
@@ -154,7 +154,8 @@ fn wheel_config(draft: &Draft, findings: &mut Findings, name: &str) -> Option<Wh
     let worker_path = ["wheel", name, "worker"];
     let mut section = Section::new(draft, findings, &worker_path, Some(&["defaults", "worker"]));
     section.is_table();
-    let worker = wheel::resolve_worker(&mut section);
+    let mut worker = wheel::resolve_worker(&mut section);
+    limits::resolve(draft, findings, name, &mut worker);
     let hook_path = ["wheel", name, "hook"];
     let mut section = Section::new(draft, findings, &hook_path, Some(&["defaults", "hook"]));
     section.is_table();
@@ -173,6 +174,7 @@ fn know_the_defaults(draft: &Draft, findings: &mut Findings) {
         wheel::resolve(&mut Section::new(draft, &mut scratch, &["defaults"], None), name);
     }
     wheel::resolve_worker(&mut Section::new(draft, &mut scratch, &["defaults", "worker"], None));
+    limits::know_the_defaults(draft, &mut scratch);
     Section::new(draft, &mut scratch, &["defaults", "hook"], None).text("kind");
     for kind in KINDS_WITH_KEYS {
         hook::resolve(&mut Section::new(draft, &mut scratch, &["defaults", "hook", kind], None), kind);

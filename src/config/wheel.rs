@@ -52,6 +52,7 @@ pub(super) fn resolve_worker(section: &mut Section<'_>) -> WorkerSettings {
         retry,
         not_due_wait: section.duration("not_due_wait", 10 * MS..=HOUR),
         gone_grace: section.duration("gone_grace", Duration::ZERO..=24 * HOUR),
+        ..WorkerSettings::default()
     }
 }
 

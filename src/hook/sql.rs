@@ -7,6 +7,7 @@
 mod audit;
 mod batch;
 mod check;
+mod clock;
 mod database;
 mod declared;
 mod dialect;
@@ -29,6 +30,7 @@ mod zone;
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
+use crate::clock::Reading;
 use crate::deadline::{Cause, Stage};
 use secrecy::SecretString;
 
@@ -226,5 +228,12 @@ impl Hook for SqlHook {
 
     fn check(&self) -> BoxFuture<'_, Result<Vec<String>>> {
         Box::pin(check::check(self))
+    }
+
+    fn clocks(&self) -> BoxFuture<'_, Vec<(String, Reading)>> {
+        Box::pin(async move {
+            let read = self.pools.iter().map(|pool| clock::read(pool, self.settings.prepared));
+            futures_util::future::join_all(read).await.into_iter().flatten().collect()
+        })
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Wheel, keys, reply};
+use crate::clock::Reading;
 use crate::error::Result;
 
 /// What a worker says of itself, once a heartbeat.
@@ -22,6 +23,12 @@ pub struct WorkerRecord {
     pub in_flight: u64,
     /// Whether it drains.
     pub draining: bool,
+    /// How far clocks are ahead of Redis's, in milliseconds: `host` is the worker's own, the others are databases.
+    #[serde(default)]
+    pub clocks: std::collections::BTreeMap<String, i64>,
+    /// Why it claims nothing just now, each reason a sentence; empty where nothing holds it back.
+    #[serde(default)]
+    pub held_back: Vec<String>,
 }
 
 /// The workers that were heard of lately.
@@ -32,10 +39,11 @@ pub struct Presence {
 }
 
 impl Wheel {
-    /// Says that a worker lives and returns all that do: heard of within `ttl`, by Redis's clock.
-    pub async fn announce(&self, record: &WorkerRecord, ttl: Duration) -> Result<Presence> {
+    /// Says that a worker lives and returns all that do: heard of within `ttl`, by Redis's clock, which is returned too.
+    pub async fn announce(&self, record: &WorkerRecord, ttl: Duration) -> Result<(Presence, Reading)> {
         let text = serde_json::to_string(record).unwrap_or_default();
-        let now = self.now().await?.as_millis();
+        let clock = self.store().read_clock().await?;
+        let now = clock.us / 1000;
         let (seen, roster) = (keys::of_wheel(self.name(), "seen"), keys::of_wheel(self.name(), "roster"));
         let store = self.store();
         let mut cmd = redis::cmd("ZADD");
@@ -56,7 +64,7 @@ impl Wheel {
             cmd.arg(&seen).arg(&gone);
             store.command(&cmd, "forget workers").await?;
         }
-        self.presence().await
+        Ok((self.presence().await?, clock))
     }
 
     /// Says that a worker leaves, and forgets its last claims.

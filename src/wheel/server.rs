@@ -1,12 +1,12 @@
 //! What Redis says of itself: version, role, memory, persistence. Rights that are missing are named, not met as errors.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::Value;
 
 use super::{Store, reply};
-use crate::clock::Moment;
+use crate::clock::Reading;
 use crate::error::{Error, Result, StoreKind};
 
 /// What Redis says of itself.
@@ -67,14 +67,11 @@ impl Store {
         Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
     }
 
-    /// How far this host's clock is ahead of Redis's, in milliseconds, and the time of the round trip, which bounds the error.
-    pub async fn clock_offset(&self) -> Result<(i64, Duration)> {
-        let (sent, before) = (Instant::now(), Moment::host_now());
-        let there = self.time_us().await? / 1000;
-        let trip = sent.elapsed();
-        let here = before.plus(trip / 2).as_millis();
-        let difference = |a: u64, b: u64| i64::try_from(a.saturating_sub(b)).unwrap_or(i64::MAX);
-        Ok((difference(here, there) - difference(there, here), trip))
+    /// Reads Redis's clock.
+    pub async fn read_clock(&self) -> Result<Reading> {
+        let sent = Instant::now();
+        let us = self.time_us().await?;
+        Ok(Reading { us, sent, received: Instant::now() })
     }
 }
 

@@ -9,11 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::alarm::Alarm;
 use super::executor::Executor;
+use super::limits::Limits;
 use super::roster::Preference;
 use super::sentry::Gate;
 use super::service::Pause;
 use super::settings::WorkerSettings;
 use super::tally::{Tally, add};
+use crate::clock::Reading;
 use crate::error::{Error, StoreKind};
 use crate::shard::Shard;
 use crate::wheel::{Ask, Claimed, ShardState, Wheel};
@@ -31,6 +33,7 @@ pub struct Parts {
     pub permits: Arc<Semaphore>,
     pub executor: Arc<Executor>,
     pub gate: Arc<Gate>,
+    pub limits: Arc<Limits>,
     pub preference: Arc<Preference>,
     pub tally: Arc<Tally>,
     pub alarm: Alarm,
@@ -64,6 +67,7 @@ impl Poller {
         while !stop.is_cancelled() {
             let ready = async {
                 self.parts.gate.opened().await;
+                self.parts.limits.opened().await;
                 self.permits().await
             };
             let permits = tokio::select! {
@@ -120,8 +124,10 @@ impl Poller {
         if !claimed.alone {
             suspect_permit = None;
         }
+        let clock = Reading { us: claimed.now_us, sent, received };
+        let agreed = self.parts.limits.clocks.see_redis(clock);
         let next_look = self.next_look(&claimed, received);
-        self.hand_on(claimed, permits, suspect_permit);
+        self.hand_on(claimed, permits, suspect_permit, agreed);
         next_look
     }
 
@@ -152,6 +158,7 @@ impl Poller {
         claimed: Claimed,
         mut permits: OwnedSemaphorePermit,
         suspect: Option<OwnedSemaphorePermit>,
+        agreed: bool,
     ) {
         let parts = &self.parts;
         let count = claimed.leases.len();
@@ -163,7 +170,8 @@ impl Poller {
         let own = permits.split(count.min(permits.num_permits()));
         drop(permits);
         let Some(own) = own else { return };
-        if parts.stop.is_cancelled() {
+        // What was claimed by a clock that jumped may not be due at all.
+        if parts.stop.is_cancelled() || !agreed {
             parts.executor.give_back(parts.shard, claimed.leases, own);
         } else {
             parts.executor.execute(parts.shard, claimed.leases, own, suspect.map(Arc::new));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::heartbeat::Leases;
+use super::limits::Limits;
 use super::service::Service;
 use crate::clock::Moment;
 use crate::error::Result;
@@ -80,6 +81,8 @@ pub fn record(token: &str) -> WorkerRecord {
         started_ms: Moment::host_now().as_millis(),
         in_flight: 0,
         draining: false,
+        clocks: std::collections::BTreeMap::new(),
+        held_back: Vec::new(),
     }
 }
 
@@ -87,21 +90,21 @@ pub fn record(token: &str) -> WorkerRecord {
 pub struct Roster {
     wheel: Wheel,
     record: WorkerRecord,
-    preference: Arc<Preference>,
-    leases: Arc<Leases>,
-    stop: CancellationToken,
+    parts: Parts,
     passes: u64,
 }
 
+/// What the roster tells of, and whom it tells what it learns.
+pub struct Parts {
+    pub preference: Arc<Preference>,
+    pub leases: Arc<Leases>,
+    pub limits: Arc<Limits>,
+    pub stop: CancellationToken,
+}
+
 impl Roster {
-    pub fn new(
-        wheel: Wheel,
-        record: WorkerRecord,
-        preference: Arc<Preference>,
-        leases: Arc<Leases>,
-        stop: CancellationToken,
-    ) -> Self {
-        Self { wheel, record, preference, leases, stop, passes: 0 }
+    pub fn new(wheel: Wheel, record: WorkerRecord, parts: Parts) -> Self {
+        Self { wheel, record, parts, passes: 0 }
     }
 }
 
@@ -109,16 +112,20 @@ impl Service for Roster {
     const NAME: &'static str = "roster";
 
     async fn pass(&mut self) -> Result<Duration> {
-        self.record.in_flight = self.leases.count() as u64;
-        self.record.draining = self.stop.is_cancelled();
-        let presence = self.wheel.announce(&self.record, GONE).await?;
+        let parts = &self.parts;
+        self.record.in_flight = parts.leases.count() as u64;
+        self.record.draining = parts.stop.is_cancelled();
+        self.record.clocks = parts.limits.clocks.offsets();
+        self.record.held_back = parts.limits.reasons();
+        let (presence, clock) = self.wheel.announce(&self.record, GONE).await?;
+        parts.limits.clocks.see_redis(clock);
         let able = presence
             .workers
             .into_iter()
             .filter(|worker| !worker.draining)
             .map(|worker| worker.token)
             .collect();
-        self.preference.update(able);
+        parts.preference.update(able);
         if self.passes.is_multiple_of(10) {
             self.wheel.reassert_pause().await?;
         }

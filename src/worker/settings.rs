@@ -27,6 +27,8 @@ pub struct WorkerSettings {
     pub not_due_wait: Duration,
     /// How long after its enqueue an order without a row is waited for before it is buried.
     pub gone_grace: Duration,
+    /// How far the clocks of this host, of Redis and of the databases may be apart before claiming stops; zero turns it off.
+    pub skew_max: Duration,
 }
 
 impl Default for WorkerSettings {
@@ -42,6 +44,7 @@ impl Default for WorkerSettings {
             retry: RetryPolicy::default(),
             not_due_wait: Duration::from_secs(1),
             gone_grace: Duration::from_secs(60),
+            skew_max: Duration::from_secs(2),
         }
     }
 }

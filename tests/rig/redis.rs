@@ -31,6 +31,8 @@ pub struct RedisOptions {
     pub cluster: bool,
     /// More arguments, as redis-server takes them: `["--maxmemory", "8mb"]`.
     pub args: Vec<String>,
+    /// What its environment has besides.
+    pub env: Vec<(String, String)>,
 }
 
 impl RedisOptions {
@@ -102,7 +104,8 @@ impl RedisServer {
             // A node of a loaded machine may be slow to answer; no test wants it declared failed.
             command.args(["--cluster-node-timeout", "60000"]);
         }
-        let mut server = command.args(&self.options.args).spawn().expect("redis-server starts");
+        let env = self.options.env.iter().map(|(name, value)| (name, value));
+        let mut server = command.args(&self.options.args).envs(env).spawn().expect("redis-server starts");
         let answers = eventually_blocking(PATIENCE, || match server.try_wait() {
             Ok(Some(_)) => Some(false),
             _ => match self.try_command::<String>(&["PING"]) {

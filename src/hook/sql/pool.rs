@@ -80,6 +80,11 @@ impl Pool {
         Ok(Held { session, born_at: Instant::now(), _permit: permit })
     }
 
+    /// The longest wait for a session, and for an answer that any server gives at once.
+    pub(super) fn patience(&self) -> Duration {
+        self.connect_timeout
+    }
+
     /// A session of its own, beside the pool.
     pub(super) async fn fresh(&self) -> Result<Session, Failure> {
         self.connect(self.connect_timeout).await

@@ -1,0 +1,36 @@
+//! What holds claiming back: `[wheel.NAME.clock]`.
+
+use std::time::Duration;
+
+use super::draft::Draft;
+use super::section::{Findings, Section};
+use crate::worker::WorkerSettings;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Reads one section into the settings.
+type Read = fn(&mut Section<'_>, &mut WorkerSettings);
+
+/// The sections, each of them also under `[defaults]`.
+const SECTIONS: [(&str, Read); 1] = [("clock", clock)];
+
+/// Reads the sections of one wheel.
+pub(super) fn resolve(draft: &Draft, findings: &mut Findings, wheel: &str, worker: &mut WorkerSettings) {
+    for (name, read) in SECTIONS {
+        let mut section = Section::new(draft, findings, &["wheel", wheel, name], Some(&["defaults", name]));
+        section.is_table();
+        read(&mut section, worker);
+    }
+}
+
+/// Reads what stands under `[defaults]`, so that it is known also where no wheel needs it.
+pub(super) fn know_the_defaults(draft: &Draft, findings: &mut Findings) {
+    for (name, read) in SECTIONS {
+        let mut section = Section::new(draft, findings, &["defaults", name], None);
+        read(&mut section, &mut WorkerSettings::default());
+    }
+}
+
+fn clock(section: &mut Section<'_>, worker: &mut WorkerSettings) {
+    worker.skew_max = section.duration("skew_max", Duration::ZERO..=HOUR);
+}
