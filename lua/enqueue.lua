@@ -1,7 +1,8 @@
 -- enqueue: places deadlines in the wheel; the same id and moment twice is once.
 -- ARGV 8 on conflict: keep|replace|later|earlier | 9 force over ended 0|1 | 10 cause number | 11 count (1 to 500), then for each, ids distinct:
---   id | due_at ms, or +ms after now | body (MessagePack)
--- Returns {now us, generation us, answer...}: 1 new, or {word, due_at ms, generation us, ended record}
+--   id | due_at ms, or +ms after now | body: what follows the generation in a header (due_at 8, next_at 8, holds 1, held 4; with +ms the
+--   moments are filled in here), then MessagePack
+-- Returns {now us, generation us, answer...}: 1 new, or {word, due_at ms, generation us, ended record}; no answers at all where all are new
 --   exists|conflict|replaced|resurrected|leased|dead|ended. An id whose stored header cannot be read is buried: dead.
 -- O(count log slot size); refused while memory is full.
 local refusal, meta = open('generation')
@@ -9,26 +10,34 @@ if refusal then return refusal end
 local on_conflict, force, cause, n = ARGV[FIRST], flag(ARGV[FIRST + 1]), whole(ARGV[FIRST + 2], 255), whole(ARGV[FIRST + 3], 500)
 local KNOWN = { keep = true, replace = true, later = true, earlier = true }
 if not KNOWN[on_conflict] or force == nil or not cause or not n or n == 0 or #ARGV ~= FIRST + 3 + 3 * n then return redis.error_reply('BADCALL enqueue') end
-local ids, dues, at = {}, {}, FIRST + 4
+local ids, dues, texts, at = {}, {}, {}, FIRST + 4
 for i = 1, n do
-  local text = ARGV[at + 1]
-  local due = whole(text, MAX_MS)
-  if not due and byte(text) == 43 then -- '+': so long after now
-    due = whole(sub(text, 2), MAX_MS)
-    due = due and due + now
-  end
-  if not due or due > MAX_MS or ARGV[at] == '' then return redis.error_reply('BADCALL due_at') end
-  ids[i], dues[i] = ARGV[at], due
+  ids[i], texts[i] = ARGV[at], ARGV[at + 1]
+  if ids[i] == '' or #texts[i] > 16 or #ARGV[at + 2] < MOMENTS_BYTES then return redis.error_reply('BADCALL deadline') end
   at = at + 3
+end
+-- Digits and signs only, in one look at all of them: tonumber alone takes nan, 0x10 and 1e400.
+if string.find(table.concat(texts, ','), '[^%d,+]') then return redis.error_reply('BADCALL due_at') end
+for i = 1, n do
+  local text = texts[i]
+  local due
+  if byte(text) == 43 then -- '+': so long after now
+    due = whole(sub(text, 2), MAX_MS)
+    due, texts[i] = due and due + now, false
+  else
+    due = tonumber(text)
+  end
+  if not due or due > MAX_MS then return redis.error_reply('BADCALL due_at') end
+  dues[i] = due
 end
 local _, any_ended = touch()
 local stored = call('HMGET', BODIES, unpack(ids))
 local past = any_ended > 0 and call('HMGET', ENDED, unpack(ids)) or {}
 local generation = math.max(tonumber(meta[5] or 0) + 1, now_us)
 
-local answers, plan, bodies, moved_out, events, fresh = { now_us, generation }, new_plan(), {}, {}, {}, 0
+local answers, plan, bodies, moved_out, events, fresh, all_new = { now_us, generation }, new_plan(), {}, {}, {}, 0, true
 local new_lives, unreadable = {}, {}
-local fronts, placed, NO_HOLD = {}, 0, '\0\0\0\0\0' -- a new header is the same but for its moments
+local fronts, placed = {}, 0 -- the front of a new header is the same for all of a level
 for i = 1, n do
   local id, due, body = ids[i], dues[i], stored[i]
   local answer, place = 1, true
@@ -62,17 +71,21 @@ for i = 1, n do
     end
   end
   if place then
-    local level = level_of(due)
-    local text = ARGV[FIRST + 2 + 3 * i]
-    plan_place(plan, level, due, id, byte(text) ~= 43 and text or nil)
-    fronts[level] = fronts[level] or pack('>BBBBI8', FORMAT, cause, level, 0, generation)
-    bodies[placed + 1] = id
-    bodies[placed + 2] = fronts[level] .. pack('>I8I8', due, due) .. NO_HOLD .. ARGV[FIRST + 3 + 3 * i]
+    local level, text, tail = level_of(due), texts[i], ARGV[FIRST + 3 + 3 * i]
+    plan_place(plan, level, due, id, text or nil)
+    local front = fronts[level]
+    if not front then
+      front = pack('>BBBBI8', FORMAT, cause, level, 0, generation)
+      fronts[level] = front
+    end
+    bodies[placed + 1], bodies[placed + 2] = id, text and front .. tail or front .. pack('>I8I8', due, due) .. sub(tail, 17)
     placed = placed + 2
     if not body then fresh = fresh + 1 end
   end
+  if answer ~= 1 then all_new = false end
   answers[i + 2] = answer
 end
+if all_new then answers = { now_us, generation } end
 if #bodies == 0 and #unreadable == 0 then return answers end
 if plan_moved(plan) then return redis.error_reply(TRYAGAIN) end
 

@@ -22,10 +22,10 @@ end
 
 if kind == 'body_without_place' then
   if not cause or leased or dead or in_slot(level, next_at, id) then return 0 end
-  local member, start = member_of(level, next_at)
+  local member = member_of(level, next_at)
   if may_move and call('ZCARD', SLOT_PREFIX .. member) == 0 and call('ZSCORE', SLOTS, member) then return 0 end
   call('ZADD', SLOT_PREFIX .. member, next_at, id)
-  call('ZADD', SLOTS, start, member)
+  call('ZADD', SLOTS, start_of(member), member)
   return 1
 elseif kind == 'place_without_body' then
   if body or place == 'dead' then

@@ -1,71 +1,102 @@
 -- settle: writes the verdicts of one batch of leases. Only the holder of the exact fence changes anything.
--- ARGV 8 count (1 to 500), then for each: id | fence us | what | data
---   end: closed or skipped; data = the ended record without its first nine bytes (ended_at is Redis's)
---   retry: attempt counted; data = ms to wait         wait: the same, not counted
---   until: the table says later; data = moment ms      back: given back untouched, due as before
---   bury: data = reason                                stage: next stage; data = '<stage> <moment ms>'
+-- ARGV 8 count (1 to 500), then groups of one fence each: fence us | members | then for each member: id | verdict, which is a letter and data
+--   an end (closed or skipped): the ended record without its first nine bytes (ended_at is Redis's), and no letter before it
+--   r retry: attempt counted; ms to wait              w wait: the same, not counted
+--   u until: the table says later; moment ms          b back: given back untouched, due as before
+--   d dead: the reason                                s next stage: '<stage> <moment ms>'
 --   An id that stands twice is settled by its first word.
 -- Returns one character for each: 1 done (also a repeat that had closed it), 0 stale, 2 ended as cancelled meanwhile.
 -- O(count log slot size).
 local refusal = open()
 if refusal then return refusal end
 local n = whole(ARGV[FIRST], 500)
-if not n or n == 0 or #ARGV ~= FIRST + 4 * n then return redis.error_reply('BADCALL settle') end
+if not n or n == 0 then return redis.error_reply('BADCALL settle') end
 
--- Whether `data` is what this verdict needs.
-local function fits(what, data)
-  if what == 'end' then
-    local outcome = byte(data)
-    return #data == 28 and (outcome == CLOSED or outcome == SKIPPED)
-  elseif what == 'retry' or what == 'wait' or what == 'until' then
-    return whole(data, MAX_MS)
-  elseif what == 'stage' then
-    local stage, moment = string.match(data, '^(%d+) (%d+)$')
+local WAIT, RETRY, UNTIL, BACK, BURY, STAGE = byte('wrubds', 1, 6)
+local function fits(what, verdict)
+  if what == RETRY or what == WAIT or what == UNTIL then return whole(sub(verdict, 2), MAX_MS) end
+  if what == STAGE then
+    local stage, moment = string.match(verdict, '^s(%d+) (%d+)$')
     return whole(stage, 255) and whole(moment, MAX_MS)
   end
-  return what == 'back' or what == 'bury'
+  return what == BURY or (what == BACK and #verdict == 1)
 end
-local ids, at = {}, FIRST + 1
-for i = 1, n do
-  if not fits(ARGV[at + 2], ARGV[at + 3]) then return redis.error_reply('BADCALL settle') end
-  ids[i] = ARGV[at]
-  at = at + 4
+local ids, verdicts, fence_of, fences, asked_of, n_read, at = {}, {}, {}, {}, {}, 0, FIRST + 1
+while n_read < n do
+  local fence, members = ARGV[at], whole(ARGV[at + 1], n - n_read)
+  if not whole(fence, 9e15) or not members or members == 0 or #ARGV <= at + 2 * members then return redis.error_reply('BADCALL settle fence') end
+  local asked = asked_of[fence]
+  if not asked then
+    asked, fences[#fences + 1] = {}, fence
+    asked_of[fence] = asked
+  end
+  at = at + 2
+  for _ = 1, members do
+    local id, verdict = ARGV[at], ARGV[at + 1]
+    local what = byte(verdict)
+    if what == CLOSED or what == SKIPPED then
+      if #verdict ~= 28 then return redis.error_reply('BADCALL settle end') end
+    elseif not fits(what, verdict) then
+      return redis.error_reply('BADCALL settle verdict')
+    end
+    n_read, at, asked[#asked + 1] = n_read + 1, at + 2, id
+    ids[n_read], verdicts[n_read], fence_of[n_read] = id, verdict, fence
+  end
 end
+if #ARGV ~= at - 1 then return redis.error_reply('BADCALL settle count') end
 local any_live = touch()
-local current = call('ZMSCORE', LEASES, unpack(ids))
+
+-- Which of the ids are leased at their fence. All of a claim share one fence, so that a batch is a few ranges of `leases`; Redis would
+-- print the score of each id, which costs more than the look. A claim that was torn into many small settles is asked for id by id.
+local current = {} -- id -> the fence it is leased at, where that is one of this call
+local held_at = {} -- fence -> how many there are in all, where all were read
+for k = 1, #fences do
+  local fence = fences[k]
+  local asked = asked_of[fence]
+  local most = 2 * #asked + 8
+  local held = call('ZRANGEBYSCORE', LEASES, fence, fence, 'LIMIT', 0, most)
+  if #held < most then
+    held_at[fence] = #held
+    for i = 1, #held do current[held[i]] = fence end
+  else
+    local scores = call('ZMSCORE', LEASES, unpack(asked))
+    for i = 1, #asked do
+      if tonumber(scores[i] or -1) == tonumber(fence) then current[asked[i]] = fence end
+    end
+  end
+end
 local lives = any_live > 0 and call('HMGET', LIVE, unpack(ids)) or nil
 
 local settled, marks, forget_lives = {}, {}, {}
-local leave, left, records = {}, 0, 0 -- ids that leave the leases
-local ends, ended_count, remember = { {}, {} }, { 0, 0 }, {} -- ids that end as closed and as skipped, and what is remembered of them
-local moving, others = {}, {} -- indices of those that go back to the wheel, and of those that are not ours any more
-at = FIRST + 1
+local leave = {} -- fence -> the ids that leave its leases
+local ends, ended_count, remember, records = { {}, {} }, { 0, 0 }, {}, 0 -- ids that end as closed and as skipped, and what is remembered of them
+local moving, others, left = {}, {}, 0 -- indices of those that go back to the wheel, and of those that are not ours any more
 for i = 1, n do
-  local id, fence, what = ids[i], ARGV[at + 1], ARGV[at + 2]
-  -- Redis writes a score of this size as the digits that the caller was given; a number that is written another way is compared too.
-  if (current[i] == fence or (current[i] and tonumber(current[i]) == tonumber(fence))) and not settled[id] then
-    settled[id], marks[i] = true, '1'
-    left = left + 1
-    leave[left] = id
-    if what == 'end' then
-      local data = ARGV[at + 3]
-      local outcome = byte(data)
+  local id, fence, verdict = ids[i], fence_of[i], verdicts[i]
+  local outcome = byte(verdict)
+  if current[id] == fence and not settled[id] then
+    settled[id], marks[i], left = true, '1', left + 1
+    local gone = leave[fence]
+    if not gone then
+      gone = {}
+      leave[fence] = gone
+    end
+    gone[#gone + 1] = id
+    if outcome <= SKIPPED then
       local count_so_far = ended_count[outcome] + 1
       ended_count[outcome], ends[outcome][count_so_far] = count_so_far, id
       if lives and lives[i] then forget_lives[#forget_lives + 1] = id end
       if KEEP[outcome] > 0 then
-        remember[records + 1], remember[records + 2] = id, ended(data)
+        remember[records + 1], remember[records + 2] = id, ended(verdict)
         records = records + 2
       end
     else
       moving[#moving + 1] = i
     end
   else
-    if not whole(fence, 9e15) then return redis.error_reply('BADCALL settle fence') end
     marks[i] = '0'
-    if what == 'end' then others[#others + 1] = i end
+    if outcome <= SKIPPED then others[#others + 1] = i end
   end
-  at = at + 4
 end
 
 -- A repeat whose first answer was lost finds its own fence among the ended.
@@ -74,7 +105,7 @@ if #others > 0 then
   for k = 1, #others do asked[k] = ids[others[k]] end
   local found = call('HMGET', ENDED, unpack(asked))
   for k = 1, #others do
-    if found[k] and sub(found[k], 10) == ARGV[FIRST + 4 * others[k]] then marks[others[k]] = '1' end
+    if found[k] and sub(found[k], 10) == verdicts[others[k]] then marks[others[k]] = '1' end
   end
 end
 
@@ -85,8 +116,8 @@ if #moving > 0 then
   local bodies = call('HMGET', BODIES, unpack(asked))
   for k = 1, #moving do
     local i = moving[k]
-    at = FIRST - 3 + 4 * i
-    local id, what, data, body = ids[i], ARGV[at + 2], ARGV[at + 3], bodies[k]
+    local id, body = ids[i], bodies[k]
+    local what, data = byte(verdicts[i]), sub(verdicts[i], 2)
     local cause, level, stage, generation, due_at, next_at, holds, held = header_of(body)
     local attempts, losses, flags, note = live_of(lives and lives[i])
     local was = lives and lives[i]
@@ -94,26 +125,26 @@ if #moving > 0 then
       writes[k] = function() set_aside(id, body, now) end
     elseif string.find(flags, 'c', 1, true) then
       marks[i] = '2'
-      local fence = tonumber(ARGV[at + 1])
+      local fence = tonumber(fence_of[i])
       writes[k] = function() end_cancelled(id, cause, attempts + 1, generation, due_at, fence) end
-    elseif what == 'bury' then
+    elseif what == BURY then
       writes[k] = function()
         call('HSET', LIVE, id, live(attempts + 1, 0, flags, note))
         bury(id, sub(data, 1, 4096))
       end
-    elseif what == 'back' then
+    elseif what == BACK then
       plan_place(plan, level, next_at, id)
       writes[k] = function() live_write(id, live(attempts, losses, flags, note), was) end
     else
       local at_ms
-      if what == 'stage' then
+      if what == STAGE then
         local to, moment = string.match(data, '^(%d+) (%d+)$')
         stage, at_ms, attempts = tonumber(to), tonumber(moment), 0
-      elseif what == 'until' then
+      elseif what == UNTIL then
         at_ms = math.max(tonumber(data), now)
       else
         at_ms = now + tonumber(data)
-        if what == 'retry' then attempts, retried = attempts + 1, retried + 1 end
+        if what == RETRY then attempts, retried = attempts + 1, retried + 1 end
       end
       at_ms = math.min(at_ms, MAX_MS)
       level = level_of(at_ms)
@@ -143,6 +174,14 @@ for outcome = CLOSED, SKIPPED do
 end
 tell(told)
 if #forget_lives > 0 then call('HDEL', LIVE, unpack(forget_lives)) end
-call('ZREM', LEASES, unpack(leave))
+for k = 1, #fences do
+  local fence, gone = fences[k], leave[fences[k]]
+  -- Where all that are leased at a fence leave, they leave as a range: no look for each.
+  if gone and held_at[fence] == #gone then
+    call('ZREMRANGEBYSCORE', LEASES, fence, fence)
+  elseif gone then
+    call('ZREM', LEASES, unpack(gone))
+  end
+end
 count('retried', retried)
 return table.concat(marks)

@@ -32,11 +32,13 @@ struct Move {
 impl Move {
     async fn set() -> Self {
         let cluster = RedisCluster::start();
-        // The list of wheels has a tag of its own; a wheel on the same node can be formatted through one plain connection.
+        // The list of wheels and the wheel have tags of their own; a wheel all on one node can be formatted through one plain connection.
         let home = cluster.first_owner(cluster.hash_slot("dw1:{wheels}:index"));
-        let name = (0..)
-            .map(|n| format!("orders-{n}"))
-            .find(|name| cluster.first_owner(cluster.hash_slot(&format!("{{{name}.0}}"))) == home);
+        let name = (0..).map(|n| format!("orders-{n}")).find(|name| {
+            [format!("{{{name}}}"), format!("{{{name}.0}}")]
+                .iter()
+                .all(|tag| cluster.first_owner(cluster.hash_slot(tag)) == home)
+        });
         let settings = WheelSettings { name: WheelName::new(&name.unwrap()).unwrap(), ..settings(1) };
         let wheel = wheel_at(&cluster.nodes[home], &settings);
         wheel.format().await.unwrap();

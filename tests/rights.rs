@@ -129,7 +129,18 @@ async fn a_missing_right_is_met_on_the_scratch_shard_and_costs_no_deadline() {
     let wheel = wheel_as_user(&server);
     wheel.format().await.unwrap();
     wheel.enqueue(&deadline("kept", after(3_600_000)), OnConflict::Keep, false).await.unwrap().unwrap();
-    let writes = ["hset", "hdel", "hincrby", "zadd", "zrem", "zremrangebyrank", "xadd", "xtrim", "evalsha"];
+    let writes = [
+        "hset",
+        "hdel",
+        "hincrby",
+        "zadd",
+        "zrem",
+        "zremrangebyrank",
+        "zremrangebyscore",
+        "xadd",
+        "xtrim",
+        "evalsha",
+    ];
     for right in writes {
         server.command::<String>(&["ACL", "SETUSER", "duewheel", &format!("-{right}")]);
         let refused = wheel.selftest("w1").await.expect_err(right);

@@ -115,7 +115,19 @@ async fn a_limit_out_of_its_range_is_refused_before_any_write() {
         ("enqueue", 2, "256"),
         ("settle", 0, "0"),
         ("settle", 0, "5"),
-        ("settle", 8, "253402300800000"),
+        ("settle", 2, "0"),
+        ("settle", 2, "5"),
+        ("settle", 4, "\u{1}an end of another length"),
+        ("settle", 8, "r253402300800000"),
+        ("settle", 8, "r"),
+        ("settle", 8, "rnan"),
+        ("settle", 8, "r0x10"),
+        ("settle", 8, "w-1"),
+        ("settle", 8, "u1e400"),
+        ("settle", 8, "s1"),
+        ("settle", 8, "s256 5"),
+        ("settle", 8, "b5"),
+        ("enqueue", 6, "no room for moments"),
         ("renew", 0, "0"),
         ("renew", 0, "86400000001"),
         ("cancel", 1, "0"),
@@ -292,7 +304,9 @@ async fn a_missing_right_loses_no_deadline_and_the_selftest_names_it() {
     let mut user = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();
     let store = std::sync::Arc::new(Store::new(&RedisSettings::new(url.as_str().into())).unwrap());
     let as_user = Wheel::new(store, scene.wheel.settings().clone());
-    for right in ["zadd", "zrem", "hset", "hdel", "zremrangebyrank", "xadd", "hincrby", "xtrim"] {
+    for right in
+        ["zadd", "zrem", "hset", "hdel", "zremrangebyrank", "zremrangebyscore", "xadd", "hincrby", "xtrim"]
+    {
         server.command::<()>(&["ACL", "SETUSER", "worker", &format!("-{right}")]);
         for call in &scene.calls {
             scene.restore(&mut connection);

@@ -17,14 +17,29 @@ local function level_of(next_at)
   return level, width
 end
 
-local function member_of(level, next_at)
-  local width = WIDTH * FACTOR ^ level
-  local number = floor(next_at / width)
-  return level .. ':' .. number, number * width -- a slot number has at most 13 digits, so Lua writes it whole
+-- Slots of one call that were named before: printing a number costs more than looking it up.
+local named = { [0] = {}, {}, {}, {} }
+-- How many digits a moment's text loses to become its slot's number at level 0, where the width is a power of ten.
+local CUT = string.match(tostring(ARGV[3]), '^10*$') and #ARGV[3] or nil
+
+-- The slot's member; `text` is next_at in digits, where the caller has it: cutting it is cheaper than printing a number.
+local function member_of(level, next_at, text)
+  if level == 0 and CUT and text and #text >= CUT and byte(text) ~= 48 then return '0:' .. sub(text, 1, -CUT) end
+  local number = floor(next_at / (WIDTH * FACTOR ^ level))
+  local member = named[level][number]
+  if not member then
+    member = level .. ':' .. number -- a slot number has at most 13 digits, so Lua writes it whole
+    named[level][number] = member
+  end
+  return member
 end
 
 local function width_of(member)
   return WIDTH * FACTOR ^ tonumber(sub(member, 1, 1))
+end
+
+local function start_of(member)
+  return width_of(member) * tonumber(sub(member, 3))
 end
 
 -- Reads a slot; nil where its key is on another node already.
@@ -37,20 +52,20 @@ local function peek(...)
   return answer
 end
 
--- A plan gathers placements by slot, so that each slot is read once and written once: for place n the slot's member, start and key, and
+-- A plan gathers placements by slot, so that each slot is read once and written once: for place n the slot's member and key, and
 -- the first score and id that go there; `more` holds the others. Most slots of a batch get one, and a table each would cost more than they.
 local function new_plan()
-  return { n = 0, place_of = {}, members = {}, starts = {}, keys = {}, scores = {}, ids = {}, more = {} }
+  return { n = 0, place_of = {}, members = {}, keys = {}, scores = {}, ids = {}, more = {} }
 end
 
 -- `score` is next_at as text, where the caller has it: Redis takes text as it is, and would print a number first.
 local function plan_place(plan, level, next_at, id, score)
-  local member, start = member_of(level, next_at)
+  local member = member_of(level, next_at, score)
   local place = plan.place_of[member]
   if not place then
     place = plan.n + 1
     plan.n, plan.place_of[member] = place, place
-    plan.members[place], plan.starts[place], plan.keys[place] = member, start, SLOT_PREFIX .. member
+    plan.members[place], plan.keys[place] = member, SLOT_PREFIX .. member
     plan.scores[place], plan.ids[place] = score or next_at, id
     return
   end
@@ -75,7 +90,7 @@ local function plan_moved(plan)
     else
       new_count = new_count + 1
       new[new_count] = plan.keys[place]
-      fresh[2 * new_count - 1], fresh[2 * new_count] = plan.starts[place], plan.members[place]
+      fresh[2 * new_count - 1], fresh[2 * new_count] = start_of(plan.members[place]), plan.members[place]
     end
   end
   plan.fresh = fresh

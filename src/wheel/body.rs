@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::{Ended, Entry};
 use crate::clock::Moment;
-use crate::deadline::{Cause, Deadline, Generation, Id, Note, Outcome, Payload, Stage};
+use crate::deadline::{Cause, Deadline, DueAt, Generation, Id, Note, Outcome, Payload, Stage};
 use crate::lease::Fence;
 use crate::slot::{Slot, SlotWidth};
 
 /// Length of the header, in bytes.
 pub const HEADER_BYTES: usize = 33;
+/// Length of a header from due_at on.
+const MOMENTS_BYTES: usize = 21;
 /// Length of an ended record, in bytes; and of its tail, which leaves out format and ended_at.
 pub const ENDED_BYTES: usize = 37;
 const ENDED_TAIL: usize = 28;
@@ -43,11 +45,21 @@ pub struct Header {
     pub hold_total_ms: u32,
 }
 
-/// The MessagePack part of a new deadline.
-pub fn encode_body(deadline: &Deadline) -> Vec<u8> {
+/// A new deadline from its moments on: due_at, next_at and no hold, as in the header, then the MessagePack part. What stands before
+/// them in a header only Redis knows; for a window it fills in the moments, too.
+pub fn encode_new(deadline: &Deadline) -> Vec<u8> {
+    let due_at = match deadline.due_at {
+        DueAt::Moment(moment) => moment.as_millis(),
+        DueAt::After(_) => 0,
+    };
+    let mut out = Vec::with_capacity(MOMENTS_BYTES + deadline.payload.as_bytes().len() + 72);
+    out.extend(due_at.to_be_bytes());
+    out.extend(due_at.to_be_bytes());
+    out.extend([0; 5]);
     let body = Body { payload: deadline.payload.as_bytes(), traceparent: deadline.traceparent.as_deref() };
     // Writing named fields of bytes and text into memory cannot fail.
-    rmp_serde::to_vec_named(&body).unwrap_or_default()
+    let _ = body.serialize(&mut rmp_serde::Serializer::new(&mut out).with_struct_map());
+    out
 }
 
 /// Header and MessagePack part as they are stored; for adopt.

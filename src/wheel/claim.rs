@@ -197,8 +197,11 @@ impl Wheel {
             let value = self
                 .call(&script::SETTLE, shard, |cmd| {
                     cmd.arg(chunk.len());
-                    for settlement in chunk {
-                        push_settlement(cmd, settlement);
+                    for group in chunk.chunk_by(|a, b| a.fence == b.fence) {
+                        cmd.arg(group[0].fence.0).arg(group.len());
+                        for settlement in group {
+                            push_settlement(cmd, settlement);
+                        }
                     }
                 })
                 .await?;
@@ -255,8 +258,9 @@ impl Grant {
     }
 }
 
+/// Id and verdict as lua/settle.lua takes them: a letter and its data, or the record of an end.
 fn push_settlement(cmd: &mut redis::Cmd, settlement: &Settlement) {
-    cmd.arg(settlement.id.as_bytes()).arg(settlement.fence.0);
+    cmd.arg(settlement.id.as_bytes());
     match &settlement.what {
         What::End { outcome, lease } => {
             let tail = body::encode_ended_tail(
@@ -267,14 +271,14 @@ fn push_settlement(cmd: &mut redis::Cmd, settlement: &Settlement) {
                 lease.due_at,
                 lease.fence,
             );
-            cmd.arg("end").arg(&tail[..])
+            cmd.arg(&tail[..])
         }
-        What::Retry(wait) => cmd.arg("retry").arg(wait.as_millis().to_string()),
-        What::Wait(wait) => cmd.arg("wait").arg(wait.as_millis().to_string()),
-        What::Until(moment) => cmd.arg("until").arg(moment.as_millis()),
-        What::Back => cmd.arg("back").arg(""),
-        What::Bury(reason) => cmd.arg("bury").arg(cut(reason, 4096)),
-        What::Stage(stage, moment) => cmd.arg("stage").arg(format!("{} {}", stage.0, moment.as_millis())),
+        What::Retry(wait) => cmd.arg(format!("r{}", wait.as_millis())),
+        What::Wait(wait) => cmd.arg(format!("w{}", wait.as_millis())),
+        What::Until(moment) => cmd.arg(format!("u{}", moment.as_millis())),
+        What::Back => cmd.arg("b"),
+        What::Bury(reason) => cmd.arg(format!("d{}", cut(reason, 4096))),
+        What::Stage(stage, moment) => cmd.arg(format!("s{} {}", stage.0, moment.as_millis())),
     };
 }
 

@@ -66,7 +66,7 @@ impl Wheel {
         for &at in members {
             dues.push(self.due_argument(deadlines[at].due_at)?);
         }
-        let bodies: Vec<Vec<u8>> = members.iter().map(|&at| body::encode_body(&deadlines[at])).collect();
+        let bodies: Vec<Vec<u8>> = members.iter().map(|&at| body::encode_new(&deadlines[at])).collect();
         let value = self
             .call(&script::ENQUEUE, shard, |cmd| {
                 cmd.arg(match on_conflict {
@@ -84,6 +84,7 @@ impl Wheel {
         let mut reply = reply::Reply::array("enqueue", value)?;
         let now = Moment::EPOCH.plus(Duration::from_micros(reply.u64()?));
         let generation = Generation(reply.u64()?);
+        let all_new = reply.len() == 0;
         members
             .iter()
             .map(|&at| {
@@ -91,7 +92,8 @@ impl Wheel {
                     DueAt::Moment(moment) => moment,
                     DueAt::After(window) => now.plus(Duration::from_millis(whole_millis(window))),
                 };
-                enqueued_from(reply.value()?, due_at, generation)
+                let answer = if all_new { Value::Int(1) } else { reply.value()? };
+                enqueued_from(answer, due_at, generation)
             })
             .collect()
     }

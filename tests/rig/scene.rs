@@ -194,8 +194,11 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
     };
     let (far, dead) = (stored("far"), stored("dead"));
     let tail = [&[1, 0, 0, 1][..], &[0; 24]].concat();
-    let place =
-        |name: &str, due: &str, payload: &str| [text(name), Arg::Number(due.to_owned()), text(payload)];
+    let place = |name: &str, due: &str| {
+        let moment: u64 = due.parse().unwrap(); // of a window the script fills it in
+        let body = [&moment.to_be_bytes()[..], &moment.to_be_bytes()[..], &[0; 5], b"\x80"].concat();
+        [text(name), Arg::Number(due.to_owned()), Arg::Text(body)]
+    };
     let enqueue = |words: [Arg; 3], places: Vec<[Arg; 3]>| {
         let count = places.len();
         let mut args = words.to_vec();
@@ -207,27 +210,31 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
         let args = [vec![word(verb), text(name)], rest].concat();
         Call::new(verb, &script::MOVE, args)
     };
-    let empty = "\u{81}\u{a1}p";
     let new = enqueue(
         [word("keep"), word("0"), number(&0)],
-        vec![place("new", "1900000000000", empty), place("near", "+5000", empty), place("due", "+0", empty)],
+        vec![place("new", "1900000000000"), place("near", "+5000"), place("due", "+0")],
     );
     let replace = enqueue(
         [word("replace"), word("1"), number(&2)],
-        vec![place("closed", "+1000", empty), place("alone", "+1000", empty), place("held", "+1", empty)],
+        vec![place("closed", "+1000"), place("alone", "+1000"), place("held", "+1")],
     );
-    let settle = vec![
-        vec![text("leased-a"), a.clone(), word("end"), Arg::Text(tail)],
-        vec![text("leased-b"), b.clone(), word("retry"), number(&5000)],
-        vec![text("leased-c"), c.clone(), word("bury"), text("no such order")],
-        vec![text("flagged"), flagged.clone(), word("back"), text("")],
-    ];
-    let settle_more = vec![
-        vec![text("leased-a"), a.clone(), word("wait"), number(&1)],
-        vec![text("leased-b"), b.clone(), word("until"), number(&1_900_000_000_000_u64)],
-        vec![text("leased-c"), c.clone(), word("stage"), word("1 1900000000000")],
-        vec![text("flagged"), flagged, word("back"), text("")],
-    ];
+    let settled = |items: [(&str, &Arg, Arg); 4]| {
+        let count = number(&items.len());
+        let groups = items.map(|(name, fence, verdict)| [fence.clone(), number(&1), text(name), verdict]);
+        [vec![count], groups.concat()].concat()
+    };
+    let settle = settled([
+        ("leased-a", &a, Arg::Text(tail)),
+        ("leased-b", &b, word("r5000")),
+        ("leased-c", &c, word("dno such order")),
+        ("flagged", &flagged, word("b")),
+    ]);
+    let settle_more = settled([
+        ("leased-a", &a, word("w1")),
+        ("leased-b", &b, word("u1900000000000")),
+        ("leased-c", &c, word("s1 1900000000000")),
+        ("flagged", &flagged, word("b")),
+    ]);
     let counted = |items: Vec<Vec<Arg>>| [vec![number(&items.len())], items.concat()].concat();
     let claim = |limit: u32, suspect: &str| {
         let args = [number(&limit), number(&30_000_000), text("w2"), text("1"), word(suspect)];
@@ -247,8 +254,8 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
         ),
         Call::new("claim", &script::CLAIM, claim(10, "0")),
         Call::new("claim of a suspect", &script::CLAIM, claim(1, "1")),
-        Call::new("settle", &script::SETTLE, counted(settle)),
-        Call::new("settle otherwise", &script::SETTLE, counted(settle_more)),
+        Call::new("settle", &script::SETTLE, settle),
+        Call::new("settle otherwise", &script::SETTLE, settle_more),
         Call::new("renew", &script::RENEW, vec![number(&1_000_000), number(&1), text("leased-a"), a]),
         Call::new(
             "cancel",
