@@ -9,6 +9,7 @@ use duewheel::deadline::State;
 use crate::rig::proxy::{Proxy, Way};
 use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::shop::{Db, Kind, Shop};
+use crate::rig::strain::Strain;
 use crate::rig::stub::{Answer, Body, Stub};
 use crate::rig::wheel::id;
 use crate::rig::worker::{Fleet, LEASE, Plan, soon};
@@ -18,12 +19,6 @@ use crate::rig::{PATIENCE, eventually};
 const SLACK: Duration = Duration::from_millis(1250);
 /// How late the orders may be that a killed worker was preferred for.
 const TAKEN_OVER: Duration = Duration::from_secs(1);
-
-/// The promise of time itself where the machine is quiet (`DUEWHEEL_TEST_LONG`), and what a machine that does a dozen other things at once
-/// may make of it elsewhere; the figure is printed either way.
-fn on_time(promise: Duration) -> Duration {
-    if std::env::var_os("DUEWHEEL_TEST_LONG").is_some() { promise } else { promise + Duration::from_secs(8) }
-}
 
 /// A shop whose orders are overdue by its own table, so that only the wheel decides when.
 async fn shop(orders: i64) -> Shop {
@@ -54,6 +49,7 @@ async fn closed(shop: &Shop, orders: i64) {
 
 /// Two workers share 300 orders due at once; the doomed one dies at the failpoint with its first claim in hand.
 async fn dies_at(failpoint: &str) -> i64 {
+    let strain = Strain::start();
     let (server, shop) = (RedisServer::shared(), shop(300).await);
     let fleet = Fleet::new(server, &Plan::new(server.url()).closing(&shop)).await;
     let survivor = fleet.start();
@@ -72,7 +68,7 @@ async fn dies_at(failpoint: &str) -> i64 {
         last = last.max(ended.ended_at);
     }
     println!("{failpoint}: the last ended {} ms after the death", last.as_millis() - died.as_millis());
-    assert!(last <= died.plus(on_time(LEASE + SLACK)), "{last:?}, died {died:?}");
+    assert!(last <= died.plus(strain.allows(LEASE + SLACK)), "{last:?}, died {died:?}");
     all_closed_once(&shop, 300).await;
     assert_eq!((stats.dead, stats.totals["retried"]), (0, 0), "{stats:?}");
     let tally = survivor.drain().await;
@@ -189,6 +185,7 @@ async fn a_settle_that_arrives_after_the_lease_is_stale() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_killed_worker_was_preferred_for_is_taken_within_a_second() {
+    let strain = Strain::start();
     let (server, stub) = (RedisServer::shared(), Stub::start().await);
     let fleet = Fleet::new(server, &Plan::new(server.url()).calling(&stub.url("/close"))).await;
     let mut two = fleet.start_known(2).await;
@@ -199,11 +196,12 @@ async fn what_a_killed_worker_was_preferred_for_is_taken_within_a_second() {
     let mut late: Vec<u64> = stub.calls().iter().map(|call| call.arrived_ms - due.as_millis()).collect();
     late.sort_unstable();
     println!("preferred worker killed: {} ms late at the median, {} ms at most", late[32], late[63]);
-    assert!(late.len() == 64 && Duration::from_millis(late[63]) <= on_time(TAKEN_OVER), "{late:?}");
+    assert!(late.len() == 64 && Duration::from_millis(late[63]) <= strain.allows(TAKEN_OVER), "{late:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_calls_of_a_killed_worker_are_made_again_by_its_namesake_within_the_lease() {
+    let strain = Strain::start();
     let (server, stub) = (RedisServer::shared(), Stub::start().await);
     let fleet = Fleet::new(server, &Plan::new(server.url()).calling(&stub.url("/close"))).await;
     for n in 1..=50 {
@@ -221,7 +219,7 @@ async fn fifty_calls_of_a_killed_worker_are_made_again_by_its_namesake_within_th
     let calls = stub.calls();
     let after = calls.iter().map(|call| call.arrived_ms).max().unwrap() - died;
     println!("50 in flight: called again {after} ms after the death");
-    assert!(Duration::from_millis(after) <= on_time(LEASE + SLACK), "{after} ms");
+    assert!(Duration::from_millis(after) <= strain.allows(LEASE + SLACK), "{after} ms");
     assert_eq!(calls.len(), 100);
     for n in 1..=50 {
         let of: Vec<_> = calls.iter().filter(|call| call.id() == n.to_string()).collect();
@@ -320,4 +318,47 @@ async fn a_call_that_never_ends_delays_the_end_of_a_worker_by_the_grace_and_no_l
     let ended = worker.ended(Duration::from_secs(3)).await;
     assert_eq!(ended.code(), Some(1), "what was left is said: {ended:?}");
     assert!(worker.log().contains("5 leases in work"), "{}", worker.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_the_first_process_of_its_container_obeys_its_signals() {
+    let strain = Strain::start();
+    let (server, stub) = (RedisServer::shared(), Stub::start().await);
+    stub.otherwise(Answer::status(200).after(Duration::from_secs(2)));
+    let fleet = Fleet::new(server, &Plan::new(server.url()).calling(&stub.url("/close"))).await;
+    let ready = async |worker: &crate::rig::worker::Process| {
+        eventually(PATIENCE, async || worker.log().contains("serving").then_some(())).await;
+    };
+
+    let mut idle = fleet.start_as_first_process();
+    ready(&idle).await;
+    let asked = Instant::now();
+    idle.signal("TERM");
+    let ended = idle.ended(PATIENCE).await;
+    assert!(ended.success() && asked.elapsed() <= strain.allows(Duration::from_secs(1)), "{ended:?}");
+
+    let mut busy = fleet.start_as_first_process();
+    ready(&busy).await;
+    fleet.enqueue(1..=5, |_| soon(0)).await;
+    eventually(PATIENCE, async || (stub.calls().len() >= 5).then_some(())).await;
+    let asked = Instant::now();
+    busy.signal("TERM");
+    fleet.enqueue(6..=10, |_| soon(0)).await;
+    let ended = busy.ended(PATIENCE).await;
+    assert!(ended.success() && asked.elapsed() <= strain.allows(Duration::from_secs(3)), "{ended:?}");
+    assert_eq!(
+        (stub.calls().len(), busy.tally()["closed"].as_u64()),
+        (5, Some(5)),
+        "nothing was claimed after the signal"
+    );
+
+    let mut hurried = fleet.start_as_first_process();
+    eventually(PATIENCE, async || (stub.calls().len() >= 10).then_some(())).await;
+    let asked = Instant::now();
+    hurried.signal("TERM");
+    eventually(PATIENCE, async || hurried.log().contains("draining").then_some(())).await;
+    hurried.signal("TERM");
+    let ended = hurried.ended(PATIENCE).await;
+    assert!(!ended.success() && asked.elapsed() <= strain.allows(Duration::from_secs(1)), "{ended:?}");
+    assert_eq!(fleet.wheel.stats().await.unwrap().leased, 5, "its leases end by themselves");
 }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::rig::eventually;
 use crate::rig::hook::Recorder;
 use crate::rig::redis::{RedisOptions, RedisServer};
+use crate::rig::strain::Strain;
 use crate::rig::wheel::{after, deadline, enqueue, id, moment, wheel};
 
 struct Running {
@@ -93,6 +94,26 @@ async fn nothing_fires_early_and_a_quiet_wheel_is_on_time() {
     assert!(late[0] >= 0, "early by {} us", -late[0]);
     // A debug build beside other tests: the promise of docs/benchmarks.md is measured apart; here no head may wait for the poll.
     assert!(late[500] < 20_000, "p50 {} us", late[500]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_second_look_at_a_shard_is_left_out() {
+    let strain = Strain::start();
+    let server = RedisServer::start(RedisOptions::default());
+    let wheel = wheel(&server, 1).await;
+    let hook = Arc::new(Recorder::closing());
+    let settings = quick();
+    let poll_us = i64::try_from(settings.poll_interval.as_micros()).unwrap();
+    let worker = start(&wheel, &hook, settings);
+    enqueue_many(&wheel, 20, |n| after(300 + 300 * n as u64)).await;
+    all_ended(&wheel, 20).await;
+    worker.drain().await;
+    let calls = hook.calls.lock().unwrap();
+    let mut late: Vec<_> = calls.iter().map(|call| call.lateness_us).collect();
+    late.sort_unstable();
+    let lost_us = i64::try_from(strain.allows(Duration::ZERO).as_micros()).unwrap();
+    assert!(late[19] <= poll_us + 500_000 + lost_us, "{late:?}");
+    assert!(late[19] - late[10] <= poll_us + lost_us, "every other pass comes late: {late:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

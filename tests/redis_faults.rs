@@ -285,6 +285,30 @@ async fn a_redis_that_is_a_replica_for_a_while_serves_again_as_soon_as_it_is_non
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_moves_to_the_promoted_node_is_followed_although_the_old_one_stays_up_read_only() {
+    let (scene, proxy) = behind_proxy(500).await;
+    let promoted = RedisServer::start(RedisOptions::default());
+    let (old, new) = (scene.server.port().to_string(), promoted.port().to_string());
+    promoted.command::<()>(&["REPLICAOF", "127.0.0.1", &old]);
+    eventually(PATIENCE, async || (promoted.info("master_link_status") == "up").then_some(())).await;
+    let workers = scene.fleet.start_known(1).await;
+    scene.enqueue_over(2000).await;
+    scene.closed_at_least(20).await;
+    promoted.command::<()>(&["REPLICAOF", "NO", "ONE"]);
+    proxy.lead_to(promoted.port());
+    scene.server.command::<()>(&["REPLICAOF", "127.0.0.1", &new]);
+    let asked = Instant::now();
+    eventually(RECOVERY, async || (scene.closed().await == 500).then_some(())).await;
+    println!("all closed {:?} after the promotion", asked.elapsed());
+    assert_eq!(scene.shop.count("FROM closes").await, 500);
+    for mut worker in workers {
+        worker.still_runs();
+        let tally = worker.drain().await;
+        assert_eq!((&tally["retried"], &tally["buried"]), (&0.into(), &0.into()), "{tally}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_waits_for_a_redis_that_is_still_loading() {
     let mut server = RedisServer::start(RedisOptions::aof(Aof::EverySec));
     let shop = Shop::open(Kind::Sqlite, 1).await;

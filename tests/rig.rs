@@ -17,6 +17,7 @@ mod resp;
 pub mod scene;
 #[cfg(feature = "sql")]
 pub mod shop;
+pub mod strain;
 pub mod stub;
 pub mod wheel;
 #[cfg(feature = "sql")]

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -59,6 +59,7 @@ pub struct Proxy {
 
 #[derive(Default)]
 struct Shared {
+    server_port: AtomicU16,
     lost_reply: LostReply,
     connections: AtomicU64,
     bytes_up: AtomicU64,
@@ -78,8 +79,8 @@ impl Proxy {
         drop(guard);
         let address = listener.local_addr().expect("an address");
         let (mood, moods) = watch::channel(Mood::default());
-        let shared = Arc::new(Shared::default());
-        runtime.spawn(accept(listener, server_port, moods, Arc::clone(&shared)));
+        let shared = Arc::new(Shared { server_port: AtomicU16::new(server_port), ..Shared::default() });
+        runtime.spawn(accept(listener, moods, Arc::clone(&shared)));
         Self { address, mood, shared, runtime: Some(runtime) }
     }
 
@@ -124,6 +125,11 @@ impl Proxy {
             m.refuse = true;
             m.resets += 1;
         });
+    }
+
+    /// Leads new connections to `127.0.0.1:server_port` from now on; open ones stay where they are: a name that was moved.
+    pub fn lead_to(&self, server_port: u16) {
+        self.shared.server_port.store(server_port, Ordering::Relaxed);
     }
 
     /// Ends every fault but a lost reply that still waits for its command.
@@ -187,7 +193,7 @@ impl Mood {
     }
 }
 
-async fn accept(listener: TcpListener, server_port: u16, moods: watch::Receiver<Mood>, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, moods: watch::Receiver<Mood>, shared: Arc<Shared>) {
     while let Ok((client, _)) = listener.accept().await {
         shared.connections.fetch_add(1, Ordering::Relaxed);
         if moods.borrow().refuse {
@@ -196,6 +202,7 @@ async fn accept(listener: TcpListener, server_port: u16, moods: watch::Receiver<
         }
         let (moods, shared) = (moods.clone(), Arc::clone(&shared));
         tokio::spawn(async move {
+            let server_port = shared.server_port.load(Ordering::Relaxed);
             let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else { return };
             carry(client, server, moods, &shared).await;
         });

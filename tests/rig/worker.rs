@@ -167,6 +167,21 @@ impl Fleet {
         Process::spawn(command)
     }
 
+    /// Starts a worker as the first process of a PID namespace, as a container does; signals go to the worker itself.
+    pub fn start_as_first_process(&self) -> Process {
+        let worker = self.command();
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.arg(worker.get_program()).args(["worker", "--json"]).current_dir(self.dir.path());
+        command.envs(worker.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut process = Process::spawn(command);
+        let children = format!("/proc/{pid}/task/{pid}/children", pid = process.child.id());
+        process.signalled = Some(eventually_blocking(PATIENCE, || {
+            std::fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok()
+        }));
+        process
+    }
+
     /// Starts a worker that aborts at this point of src/worker/failpoint.rs.
     pub fn start_doomed(&self, failpoint: &str) -> Process {
         self.start_with(&[("DUEWHEEL_FAILPOINT", failpoint)])
@@ -239,6 +254,8 @@ pub fn soon(millis: u64) -> Moment {
 /// A running worker; killed when dropped.
 pub struct Process {
     child: Child,
+    /// Who is signalled, where it is not the child itself.
+    signalled: Option<u32>,
     watchdog: Child,
     dir: tempfile::TempDir,
 }
@@ -250,7 +267,7 @@ impl Process {
         command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr"));
         let child = command.spawn().expect("the program starts");
         let watchdog = watch(child.id(), dir.path());
-        Self { child, watchdog, dir }
+        Self { child, signalled: None, watchdog, dir }
     }
 
     pub fn pid(&self) -> u32 {
@@ -267,7 +284,7 @@ impl Process {
     }
 
     pub fn signal(&self, name: &str) {
-        signal(self.pid(), name);
+        signal(self.signalled.unwrap_or(self.pid()), name);
     }
 
     /// Ends it as a crash would.
