@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+pub use body::encode_new;
 pub use carry::Carried;
 pub use claim::{Ask, Claimed, Renewed, Settlement, ShardState, What};
 pub use events::{EventPage, EventReader, ShardEvent};

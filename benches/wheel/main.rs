@@ -14,7 +14,6 @@
 #![allow(clippy::print_stderr, reason = "Redis's share of the cost is printed beside criterion's own lines")]
 
 mod engine;
-mod floor;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,11 +22,10 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use duewheel::deadline::{Cause, Deadline, DueAt, Id, OnConflict, Outcome, Payload};
 use duewheel::shard::{Shard, WheelName};
-use duewheel::wheel::{Ask, RedisSettings, Settlement, Store, What, Wheel, WheelSettings};
+use duewheel::wheel::{Ask, Floor, RedisSettings, Settlement, Store, What, Wheel, WheelSettings, encode_new};
 use futures_util::future::join_all;
 
 use engine::{Cost, Engine};
-use floor::Floor;
 
 /// Deadlines of one iteration: 250 for each of the 16 shards, so that one shard's batch is what a busy worker claims.
 const BATCH: usize = 4_000;
@@ -42,8 +40,10 @@ struct Bench {
     runtime: tokio::runtime::Runtime,
     engine: Engine,
     wheel: Wheel,
-    floor: Floor,
 }
+
+/// A batch of the floor's: (score, id, body) each.
+type Entries = Vec<(u64, String, Vec<u8>)>;
 
 impl Bench {
     fn new() -> Self {
@@ -52,8 +52,11 @@ impl Bench {
         let engine = Engine::start();
         let store = Store::new(&RedisSettings::new(engine.url().into())).unwrap();
         let wheel = Wheel::new(Arc::new(store), WheelSettings::new(WheelName::new("bench").unwrap()));
-        let floor = runtime.block_on(Floor::new(&engine.url()));
-        Self { runtime, engine, wheel, floor }
+        Self { runtime, engine, wheel }
+    }
+
+    fn floor(&self) -> Floor<'_> {
+        Floor::new(self.wheel.store(), self.wheel.shards(), "bench")
     }
 
     /// What Redis spends on a step of one batch.
@@ -93,6 +96,14 @@ fn deadlines(due_at: impl Fn() -> DueAt) -> Vec<Deadline> {
         cause: Cause::Due,
     };
     ids(BATCH).into_iter().map(deadline).collect()
+}
+
+/// A batch of the floor's, due up to `ahead_ms` from now.
+fn entries(ahead_ms: u64) -> Entries {
+    let now = duewheel::clock::Moment::host_now().as_millis();
+    let body = payload().as_bytes().to_vec();
+    let due = || now + fastrand::u64(..=ahead_ms);
+    ids(BATCH).into_iter().map(|id| (due(), id.as_str().to_owned(), body.clone())).collect()
 }
 
 fn some_time_ahead() -> DueAt {
@@ -163,8 +174,6 @@ fn time<T>(bench: &Bench, iterations: u64, prepare: impl Fn() -> T, step: impl A
 
 fn speed(criterion: &mut Criterion) {
     let bench = Bench::new();
-    let raw = |ahead_ms| bench.floor.entries(ids(BATCH), &payload(), ahead_ms);
-
     let mut group = criterion.benchmark_group("enqueue");
     group.throughput(Throughput::Elements(BATCH as u64));
     group.bench_function(BenchmarkId::new("duewheel", BATCH), |b| {
@@ -172,8 +181,8 @@ fn speed(criterion: &mut Criterion) {
         b.iter_custom(|n| time(&bench, n, || deadlines(some_time_ahead), step));
     });
     group.bench_function(BenchmarkId::new("floor", BATCH), |b| {
-        let step = async |batch: Vec<floor::Entries>| bench.floor.place(&batch).await;
-        b.iter_custom(|n| time(&bench, n, || raw(AHEAD_MS), step));
+        let step = async |batch: Entries| bench.floor().place(&batch).await.unwrap();
+        b.iter_custom(|n| time(&bench, n, || entries(AHEAD_MS), step));
     });
     group.finish();
 
@@ -184,10 +193,29 @@ fn speed(criterion: &mut Criterion) {
         b.iter_custom(|n| time(&bench, n, prepare, async |()| assert_eq!(drain(&bench.wheel).await, BATCH)));
     });
     group.bench_function(BenchmarkId::new("floor", BATCH), |b| {
-        let prepare = || bench.runtime.block_on(bench.floor.place(&raw(0)));
+        let prepare = || bench.runtime.block_on(bench.floor().place(&entries(0))).unwrap();
         b.iter_custom(|n| {
-            time(&bench, n, prepare, async |()| assert_eq!(bench.floor.drain(CLAIM).await, BATCH))
+            time(&bench, n, prepare, async |()| {
+                assert_eq!(bench.floor().drain(CLAIM).await.unwrap(), BATCH as u64)
+            })
         });
+    });
+    group.finish();
+}
+
+/// A deadline as it is stored, beside a bare copy of its payload.
+fn encode(criterion: &mut Criterion) {
+    let deadline = Deadline {
+        id: Id::new("order-00000000000001").unwrap(),
+        due_at: DueAt::Moment(duewheel::clock::Moment::host_now()),
+        payload: payload(),
+        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+        cause: Cause::Due,
+    };
+    let mut group = criterion.benchmark_group("encode");
+    group.bench_function("duewheel", |b| b.iter(|| encode_new(std::hint::black_box(&deadline))));
+    group.bench_function("floor", |b| {
+        b.iter(|| std::hint::black_box(&deadline).payload.as_bytes().to_vec());
     });
     group.finish();
 }
@@ -200,13 +228,14 @@ fn cost(_: &mut Criterion) {
         bench.fresh();
         let batch = deadlines(some_time_ahead);
         placed.push(bench.spent(async { place(&bench.wheel, &batch).await }));
-        let batch = bench.floor.entries(ids(BATCH), &payload(), AHEAD_MS);
-        placed_raw.push(bench.spent(async { bench.floor.place(&batch).await }));
+        let batch = entries(AHEAD_MS);
+        placed_raw.push(bench.spent(async { bench.floor().place(&batch).await.unwrap() }));
         bench.fresh();
         bench.runtime.block_on(place(&bench.wheel, &deadlines(now)));
         drained.push(bench.spent(async { assert_eq!(drain(&bench.wheel).await, BATCH) }));
-        bench.runtime.block_on(bench.floor.place(&bench.floor.entries(ids(BATCH), &payload(), 0)));
-        drained_raw.push(bench.spent(async { assert_eq!(bench.floor.drain(CLAIM).await, BATCH) }));
+        bench.runtime.block_on(bench.floor().place(&entries(0))).unwrap();
+        drained_raw
+            .push(bench.spent(async { assert_eq!(bench.floor().drain(CLAIM).await.unwrap(), BATCH as u64) }));
     }
     let [placed, placed_raw, drained, drained_raw] =
         [placed, placed_raw, drained, drained_raw].map(Cost::median);
@@ -222,5 +251,5 @@ fn cost(_: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, speed, cost);
+criterion_group!(benches, speed, encode, cost);
 criterion_main!(benches);

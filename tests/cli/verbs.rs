@@ -283,6 +283,8 @@ fn bench_refuses_a_wheel_in_use_and_measures_an_empty_one() {
         "bytes_per_deadline",
         "redis_us_per_deadline",
         "floor_us_per_deadline",
+        "floor_enqueue_per_s",
+        "floor_drain_per_s",
     ] {
         assert!(figures[key].as_f64().is_some_and(|n| n > 0.0), "{key}: {figures}");
     }

@@ -14,6 +14,10 @@ pub struct Figures {
     pub enqueue_per_s: Option<u64>,
     /// Deadlines closed in a second, through the whole worker.
     pub drain_per_s: Option<u64>,
+    /// The bare movement of data, by the same callers: placed in a second.
+    pub floor_enqueue_per_s: Option<u64>,
+    /// The same: claimed and settled in a second, without poller, hook, permits and leases to renew.
+    pub floor_drain_per_s: Option<u64>,
     /// Memory of a scheduled deadline.
     pub bytes_per_deadline: Option<u64>,
     /// Memory of a remembered end, its event included.
@@ -95,6 +99,8 @@ impl Figures {
         Self {
             enqueue_per_s: None,
             drain_per_s: None,
+            floor_enqueue_per_s: None,
+            floor_drain_per_s: None,
             bytes_per_deadline: None,
             bytes_per_ended: None,
             redis_us_per_deadline: None,
@@ -120,6 +126,8 @@ impl Figures {
         };
         row("enqueue", self.enqueue_per_s.map(|n| format!("{n}/s")));
         row("drain", self.drain_per_s.map(|n| format!("{n}/s")));
+        row("enqueue, raw floor", self.floor_enqueue_per_s.map(|n| format!("{n}/s")));
+        row("drain, raw floor", self.floor_drain_per_s.map(|n| format!("{n}/s")));
         row("memory of a deadline", self.bytes_per_deadline.map(|n| format!("{n} bytes")));
         row("memory of an end", self.bytes_per_ended.map(|n| format!("{n} bytes")));
         row("Redis time of a deadline", self.redis_us_per_deadline.map(|us| format!("{us:.1} us")));

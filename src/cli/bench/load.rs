@@ -1,5 +1,6 @@
 //! The load: placing, closing, the raw floor, and deadlines that come due at a rate.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::wheel::{Floor, Wheel};
 use crate::worker::Worker;
 
-/// Deadlines of one call: for 16 shards about 250 each.
-const BATCH: u64 = 4000;
+/// Deadlines of one call: for 16 shards about 500 each, the most that a script takes.
+const BATCH: u64 = 8000;
 /// Windows of a shop: deadlines lie over half an hour.
 const SPREAD_MS: u64 = 30 * 60 * 1000;
 /// Before the first deadline of a lateness run comes due, so that placing is over.
@@ -50,6 +51,21 @@ impl Load {
 
     /// Places `count` deadlines numbered from `first`, with the moment that `due_at` gives each.
     async fn place(&self, first: u64, count: u64, due_at: impl Fn(u64) -> DueAt) -> Result<()> {
+        self.side_by_side(count, async |numbers| {
+            let batch: Vec<_> =
+                numbers.map(|n| self.deadline(first + n, due_at(n))).collect::<Result<_>>()?;
+            for answer in self.wheel.enqueue_batch(&batch, OnConflict::Keep, false).await {
+                if answer?.is_err() {
+                    return Err(Error::Hook("an id was taken: somebody else uses the wheel".to_owned()));
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Calls `batch` for parts of `0..count`, by all callers.
+    async fn side_by_side(&self, count: u64, batch: impl AsyncFn(Range<u64>) -> Result<()>) -> Result<()> {
         let next = AtomicU64::new(0);
         let caller = || async {
             loop {
@@ -57,14 +73,7 @@ impl Load {
                 if start >= count {
                     return Ok::<(), Error>(());
                 }
-                let numbers = start..(start + BATCH).min(count);
-                let batch: Vec<_> =
-                    numbers.map(|n| self.deadline(first + n, due_at(n))).collect::<Result<_>>()?;
-                for answer in self.wheel.enqueue_batch(&batch, OnConflict::Keep, false).await {
-                    if answer?.is_err() {
-                        return Err(Error::Hook("an id was taken: somebody else uses the wheel".to_owned()));
-                    }
-                }
+                batch(start..(start + BATCH).min(count)).await?;
             }
         };
         try_join_all((0..self.callers).map(|_| caller())).await.map(|_| ())
@@ -137,16 +146,18 @@ impl Load {
         let floor = Floor::new(self.wheel.store(), self.wheel.shards(), &token);
         let now = self.wheel.now().await?.as_millis();
         let (before, _) = self.wheel.store().spent().await?;
+        let began = Instant::now();
+        let placed = self.side_by_side(count, async |numbers| {
+            let entry = |n| (now - 1 - fastrand::u64(..SPREAD_MS), id(n), self.payload.as_bytes().to_vec());
+            floor.place(&numbers.map(entry).collect::<Vec<_>>()).await
+        });
         let outcome = async {
-            let mut first = 0;
-            while first < count {
-                let numbers = first..(first + BATCH).min(count);
-                let entry =
-                    |n| (now - 1 - fastrand::u64(..SPREAD_MS), id(n), self.payload.as_bytes().to_vec());
-                floor.place(&numbers.map(entry).collect::<Vec<_>>()).await?;
-                first += BATCH;
-            }
-            floor.drain(claim_batch).await
+            placed.await?;
+            figures.floor_enqueue_per_s = Some(per_second(count, began.elapsed()));
+            let began = Instant::now();
+            let drained = floor.drain(claim_batch).await?;
+            figures.floor_drain_per_s = Some(per_second(count, began.elapsed()));
+            Ok::<u64, Error>(drained)
         };
         let outcome = outcome.await;
         let (after, _) = self.wheel.store().spent().await?;
