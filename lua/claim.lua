@@ -1,6 +1,7 @@
 -- claim: reaps expired leases, then leases the oldest due deadlines to one worker.
 -- ARGV 8 limit (1 to 500) | 9 lease us | 10 worker | 11 nonce | 12 may take a suspect 0|1 | 13 poison limit |
---   14 late ms: take only what is at least so late (0 for the shard's preferred worker)
+--   14 late ms: take only what is at least so late (0 for the shard's preferred worker) |
+--   15 until when the worker's tokens of the wheel's rate are good, us (0: there is no rate); nothing is leased after it
 -- Returns {now us, next look ms, fence us, state, reaped, alone 0|1, then id, body, live for each}
 --   state: 'running', 'paused' or 'tripped' (nothing is leased then; expired leases are still reaped).
 -- A suspect is an id that lost its lease twice: it is leased alone, by a worker that holds no other suspect, so that a crash names the
@@ -9,8 +10,8 @@ local refusal, meta = open('fence', 'paused', 'tripped', 'claim:' .. tostring(AR
 if refusal then return refusal end
 local limit, lease_us = whole(ARGV[FIRST], 500), whole(ARGV[FIRST + 1], 864e8)
 local worker, nonce, may_suspect = ARGV[FIRST + 2], ARGV[FIRST + 3], flag(ARGV[FIRST + 4])
-local poison, late = whole(ARGV[FIRST + 5], 1000000), whole(ARGV[FIRST + 6], 3600000)
-if may_suspect == nil or not limit or limit == 0 or not lease_us or lease_us == 0 or not poison or not late or #ARGV ~= FIRST + 6 then
+local poison, late, good = whole(ARGV[FIRST + 5], 1000000), whole(ARGV[FIRST + 6], 3600000), whole(ARGV[FIRST + 7], 9e15)
+if may_suspect == nil or not limit or limit == 0 or not lease_us or lease_us == 0 or not poison or not late or not good or #ARGV ~= FIRST + 7 then
   return redis.error_reply('BADCALL claim')
 end
 local MOST_BYTES = 4194304 -- of bodies in one answer, whatever the limit: an answer is one buffer here, in Redis and in the worker
@@ -46,6 +47,9 @@ if state ~= 'running' then
   answer[2] = math.min(now + 1000, next_lease_end())
   return answer
 end
+
+-- A token is good for a second at most, so one that seems good for longer is of before a step of the clock.
+if good > 0 and (now_us > good or good - now_us > 1000000) then return answer end
 
 local horizon = now - late
 local horizon_text = format('%.0f', horizon) -- Redis would print a number for each slot anew

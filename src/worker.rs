@@ -13,6 +13,7 @@ mod heartbeat;
 mod janitor;
 mod limits;
 mod poller;
+mod rate;
 mod roster;
 mod sentry;
 pub mod service;
@@ -100,7 +101,7 @@ impl Worker {
         let permits = Arc::new(Semaphore::new(self.settings.concurrency));
         let leases = Arc::new(Leases::default());
         let gate = Arc::new(Gate::default());
-        let limits = Arc::new(Limits::new(self.wheel.name(), &self.settings));
+        let limits = Arc::new(Limits::new(&self.wheel, &self.token, &self.settings));
         let preference = Arc::new(Preference::new(&self.token, shards.len()));
         let alarm = Alarm::start();
         // Background services outlive the drain: a lease in hand must still be renewed and settled while it is finished.
@@ -143,6 +144,9 @@ impl Worker {
         services.spawn(service::drive(roster, end.clone()));
         let janitor = janitor::Janitor::new(wheel(), self.tally.clone());
         services.spawn(service::drive(janitor, end.clone()));
+        if let Some(purse) = &limits.purse {
+            services.spawn(service::drive(rate::Purser(purse.clone()), end.clone()));
+        }
         let reader = ClockReader::new(self.hook.clone(), limits.clocks.clone());
         services.spawn(service::drive(reader, end.clone()));
 
@@ -184,6 +188,9 @@ impl Worker {
         let rest = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(200));
         let farewell = rest.min(Duration::from_secs(2));
         drop(tokio::time::timeout(farewell, services.wait()).await);
+        if let Some(purse) = &limits.purse {
+            drop(tokio::time::timeout(farewell, purse.close()).await);
+        }
         drop(tokio::time::timeout(farewell, self.wheel.leave(&self.token)).await);
         Drained { clean: drained.is_ok() && left == 0, left, tally: self.tally.snapshot() }
     }

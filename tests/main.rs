@@ -27,6 +27,7 @@ mod model;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod outage;
 mod placement;
+mod rate;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod redis_faults;
 mod redis_rig;

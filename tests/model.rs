@@ -300,6 +300,7 @@ impl<'a> History<'a> {
             suspect: asked.suspect,
             poison_limit: asked.poison,
             late: millis(asked.late_ms),
+            good_until_us: 0,
             sent: Instant::now(),
         };
         let claimed = wheel.claim(S, &ask).await.unwrap();

@@ -135,6 +135,7 @@ async fn drain(wheel: &Wheel) -> usize {
                 suspect: false,
                 poison_limit: 5,
                 late: std::time::Duration::ZERO,
+                good_until_us: 0,
                 sent: Instant::now(),
             };
             let leases = wheel.claim(shard, &ask).await.unwrap().leases;

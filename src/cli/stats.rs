@@ -64,11 +64,13 @@ async fn print(
 ) -> Result<(), Failure> {
     let presence = wheel.presence().await?;
     let workers = presence.workers.len();
+    let bucket = wheel.bucket().await?;
     let held: Vec<&WorkerRecord> = presence.workers.iter().filter(|w| !w.held_back.is_empty()).collect();
     if output.is_json() {
         let mut object = serde_json::to_value(stats).map_err(std::io::Error::from)?;
         object["wheel"] = wheel.name().as_str().into();
         object["workers"] = workers.into();
+        object["limit"] = serde_json::to_value(bucket).map_err(std::io::Error::from)?;
         object["held_back"] = held.iter().map(|worker| held_object(worker)).collect();
         object["clocks_ms"] =
             serde_json::to_value(widest(&presence.workers)).map_err(std::io::Error::from)?;
@@ -84,6 +86,10 @@ async fn print(
         row("workers", workers, if workers == 0 { "nobody closes orders on this wheel" } else { "" }),
         row("paused", stats.paused_shards, &format!("of {} shards", stats.shards)),
     ];
+    if let Some(bucket) = bucket {
+        let remark = format!("tokens of a burst of {}, {} a second", bucket.burst, bucket.rate);
+        rows.push(row("limit", bucket.tokens, &remark));
+    }
     for worker in held {
         let name = format!("{}:{}", escaped(&worker.host), worker.pid);
         rows.extend(worker.held_back.iter().map(|reason| row("held back", &name, &escaped(reason))));

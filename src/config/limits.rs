@@ -1,9 +1,10 @@
-//! What holds claiming back: `[wheel.NAME.clock]`.
+//! What holds claiming back: `[wheel.NAME.clock]`, `[wheel.NAME.limit]`.
 
 use std::time::Duration;
 
 use super::draft::Draft;
 use super::section::{Findings, Section};
+use crate::wheel::Rate;
 use crate::worker::WorkerSettings;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -12,7 +13,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 type Read = fn(&mut Section<'_>, &mut WorkerSettings);
 
 /// The sections, each of them also under `[defaults]`.
-const SECTIONS: [(&str, Read); 1] = [("clock", clock)];
+const SECTIONS: [(&str, Read); 2] = [("clock", clock), ("limit", limit)];
 
 /// Reads the sections of one wheel.
 pub(super) fn resolve(draft: &Draft, findings: &mut Findings, wheel: &str, worker: &mut WorkerSettings) {
@@ -33,4 +34,16 @@ pub(super) fn know_the_defaults(draft: &Draft, findings: &mut Findings) {
 
 fn clock(section: &mut Section<'_>, worker: &mut WorkerSettings) {
     worker.skew_max = section.duration("skew_max", Duration::ZERO..=HOUR);
+}
+
+fn limit(section: &mut Section<'_>, worker: &mut WorkerSettings) {
+    let rate = section.number("rate", 0.0..=1e6);
+    let burst = section.whole("burst", 0..=1_000_000);
+    if rate == 0.0 {
+        worker.rate = None;
+        return;
+    }
+    // A quarter of a second's worth; in range, so nothing is cut.
+    let burst = if burst == 0 { (rate / 4.0).ceil().max(1.0) as u32 } else { burst };
+    worker.rate = section.checked("rate", Rate::new(rate, burst));
 }

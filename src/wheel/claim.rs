@@ -29,6 +29,8 @@ pub struct Ask<'a> {
     pub poison_limit: u32,
     /// Take only what is at least so late: zero for the shard's preferred worker, more for one that would steal.
     pub late: Duration,
+    /// Until when the tokens are good that the wheel's rate asks for, by Redis's clock in microseconds; 0 where it has no rate.
+    pub good_until_us: u64,
     /// When the claim was first sent; a repeat counts its trust from here too.
     pub sent: Instant,
 }
@@ -112,6 +114,7 @@ impl Wheel {
             .call(&script::CLAIM, shard, |cmd| {
                 cmd.arg(ask.limit.clamp(1, MAX_BATCH)).arg(micros(ask.lease)).arg(ask.worker).arg(ask.nonce);
                 cmd.arg(u8::from(ask.suspect)).arg(ask.poison_limit).arg(ask.late.as_millis().to_string());
+                cmd.arg(ask.good_until_us);
             })
             .await?;
         let mut reply = reply::Reply::array("claim", value)?;

@@ -62,6 +62,24 @@ macro_rules! wheel_script {
     };
 }
 
+/// A script on the wheel's own tag that limits what is taken out, so it runs while memory is full.
+macro_rules! limit_script {
+    ($name:ident, $verb:literal) => {
+        #[doc = concat!("`", $verb, "`: see lua/", $verb, ".lua for its contract.")]
+        pub static $name: Script = Script {
+            verb: $verb,
+            writes: true,
+            source: concat!(
+                "#!lua flags=allow-oom\n",
+                include_str!("../../lua/lib/tag.lua"),
+                include_str!(concat!("../../lua/", $verb, ".lua")),
+            ),
+            sha: LazyLock::new(|| redis::Script::new($name.source).get_hash().to_owned()),
+        };
+    };
+}
+
+limit_script!(GRANT, "grant");
 wheel_script!(JOB, "job", " flags=allow-oom");
 
 script!(FORMAT, "format", "", true);

@@ -137,6 +137,7 @@ impl Wheel {
             suspect: true,
             poison_limit: 5,
             late: Duration::ZERO,
+            good_until_us: 0,
             sent: Instant::now(),
         };
         Ok(self.claim(Shard(0), &ask).await?.leases)

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::alarm::Alarm;
 use super::executor::Executor;
 use super::limits::Limits;
+use super::rate::Tokens;
 use super::roster::Preference;
 use super::sentry::Gate;
 use super::service::Pause;
@@ -68,15 +69,17 @@ impl Poller {
             let ready = async {
                 self.parts.gate.opened().await;
                 self.parts.limits.opened().await;
-                self.permits().await
+                let permits = self.permits().await?;
+                let tokens = self.parts.limits.tokens(permits.num_permits()).await;
+                Some((permits, tokens))
             };
-            let permits = tokio::select! {
+            let ready = tokio::select! {
                 () = stop.cancelled() => return,
-                permits = ready => permits,
+                ready = ready => ready,
             };
-            let Some(permits) = permits else { return };
+            let Some((permits, tokens)) = ready else { return };
             // The claim itself is never cut off: its answer may hold leases, and those must be given back.
-            let next_look = match self.claim(permits, &mut pause).await {
+            let next_look = match self.claim(permits, tokens, &mut pause).await {
                 Some(at) => at,
                 None => continue,
             };
@@ -94,17 +97,30 @@ impl Poller {
         if self.parts.executor.streak() >= TRICKLE_STREAK {
             return permits.clone().acquire_owned().await.ok();
         }
+        if self.parts.limits.purse.is_some() {
+            // Many wait for tokens at once: nobody takes more than its shard's part of the permits into that wait.
+            let part = settings.concurrency / usize::from(self.parts.wheel.shards().get());
+            let count = permits.available_permits().min(part.min(settings.claim_batch)).max(1);
+            return permits.clone().acquire_many_owned(u32::try_from(count).unwrap_or(1)).await.ok();
+        }
         let least = (settings.concurrency / 8).clamp(1, settings.claim_batch);
         let count = permits.available_permits().clamp(least, settings.claim_batch);
         permits.clone().acquire_many_owned(u32::try_from(count).unwrap_or(1)).await.ok()
     }
 
     /// One claim; when to look again, or `None` for at once.
-    async fn claim(&mut self, permits: OwnedSemaphorePermit, pause: &mut Pause) -> Option<Instant> {
+    async fn claim(
+        &mut self,
+        permits: OwnedSemaphorePermit,
+        tokens: Option<Tokens>,
+        pause: &mut Pause,
+    ) -> Option<Instant> {
         self.nonce += 1;
         let mut suspect_permit = self.suspect.clone().try_acquire_owned().ok();
         let sent = Instant::now();
-        let outcome = self.ask(permits.num_permits(), suspect_permit.is_some(), sent).await;
+        let limit = tokens.as_ref().map_or(permits.num_permits(), Tokens::count);
+        let good_until_us = tokens.as_ref().map_or(0, |tokens| tokens.good_until_us);
+        let outcome = self.ask(limit, good_until_us, suspect_permit.is_some(), sent).await;
         let claimed = match outcome {
             Ok(claimed) => claimed,
             Err(e) => {
@@ -118,6 +134,9 @@ impl Poller {
             }
         };
         pause.reset();
+        if let Some(tokens) = tokens {
+            tokens.settle(claimed.leases.len());
+        }
         let received = Instant::now();
         add(&self.parts.tally.claims, 1);
         add(&self.parts.tally.reaped, usize::try_from(claimed.reaped).unwrap_or(0));
@@ -132,7 +151,13 @@ impl Poller {
     }
 
     /// Asks, and asks once more with the same nonce where the answer was lost: the same leases come back, counted from the first send.
-    async fn ask(&self, limit: usize, suspect: bool, sent: Instant) -> crate::error::Result<Claimed> {
+    async fn ask(
+        &self,
+        limit: usize,
+        good_until_us: u64,
+        suspect: bool,
+        sent: Instant,
+    ) -> crate::error::Result<Claimed> {
         let parts = &self.parts;
         let settings = &parts.settings;
         let preferred = parts.preference.prefers(parts.shard);
@@ -145,6 +170,7 @@ impl Poller {
             suspect,
             poison_limit: settings.retry.poison_limit,
             late: if preferred { Duration::ZERO } else { settings.steal_after },
+            good_until_us,
             sent,
         };
         match parts.wheel.claim(parts.shard, &ask).await {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::retry::RetryPolicy;
+use crate::wheel::Rate;
 
 /// How one worker serves one wheel.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct WorkerSettings {
     pub gone_grace: Duration,
     /// How far the clocks of this host, of Redis and of the databases may be apart before claiming stops; zero turns it off.
     pub skew_max: Duration,
+    /// How fast the whole fleet may claim; `None`: as fast as it can.
+    pub rate: Option<Rate>,
 }
 
 impl Default for WorkerSettings {
@@ -45,6 +48,7 @@ impl Default for WorkerSettings {
             not_due_wait: Duration::from_secs(1),
             gone_grace: Duration::from_secs(60),
             skew_max: Duration::from_secs(2),
+            rate: None,
         }
     }
 }

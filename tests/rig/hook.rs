@@ -26,6 +26,8 @@ pub struct Call {
     pub fence: u64,
     pub lateness_us: i64,
     pub batch: usize,
+    /// Redis's clock when it was claimed, in microseconds.
+    pub claimed_us: u64,
 }
 
 impl Recorder {
@@ -66,6 +68,7 @@ impl Hook for Recorder {
                     fence: lease.fence.0,
                     lateness_us: lease.lateness_us(now),
                     batch: leases.len(),
+                    claimed_us: lease.redis_clock.us,
                 }));
             }
             if !self.wait.is_zero() {

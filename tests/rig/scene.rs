@@ -238,7 +238,7 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
     let counted = |items: Vec<Vec<Arg>>| [vec![number(&items.len())], items.concat()].concat();
     let claim = |limit: u32, suspect: &str| {
         let args = [number(&limit), number(&30_000_000), text("w2"), text("1"), word(suspect)];
-        [args.to_vec(), vec![number(&5), number(&0)]].concat()
+        [args.to_vec(), vec![number(&5), number(&0), number(&0)]].concat()
     };
     let adopted = |state: &str, name: &str, body: &Arg| {
         [word(state), text(name), number(&1_900_000_000_000_u64), body.clone(), text(""), text("")].to_vec()

@@ -65,6 +65,7 @@ pub fn ask(nonce: u64) -> Ask<'static> {
         suspect: true,
         poison_limit: 5,
         late: Duration::ZERO,
+        good_until_us: 0,
         sent: Instant::now(),
     }
 }
