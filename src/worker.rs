@@ -6,6 +6,7 @@
 //! (`sentry`). All of them are passes that answer "when next?", driven by the one loop in `service`.
 
 mod alarm;
+mod beat;
 mod clock_guard;
 mod executor;
 pub mod failpoint;
@@ -104,6 +105,7 @@ impl Worker {
         let limits = Arc::new(Limits::new(&self.wheel, &self.token, &self.settings));
         let preference = Arc::new(Preference::new(&self.token, shards.len()));
         let alarm = Alarm::start();
+        let looks = beat::Beat::new(self.settings.poll_interval);
         // Background services outlive the drain: a lease in hand must still be renewed and settled while it is finished.
         let services = TaskTracker::new();
         let (end, kill) = (CancellationToken::new(), CancellationToken::new());
@@ -164,6 +166,7 @@ impl Worker {
                 preference: preference.clone(),
                 tally: self.tally.clone(),
                 alarm: alarm.clone(),
+                looks,
                 stop: stop.clone(),
             });
             pollers.spawn(poller.run());

@@ -8,6 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::alarm::Alarm;
+use super::beat::Beat;
 use super::executor::Executor;
 use super::limits::Limits;
 use super::rate::Tokens;
@@ -38,6 +39,7 @@ pub struct Parts {
     pub preference: Arc<Preference>,
     pub tally: Arc<Tally>,
     pub alarm: Alarm,
+    pub looks: Beat,
     pub stop: CancellationToken,
 }
 
@@ -206,8 +208,7 @@ impl Poller {
 
     /// The moment to look again, on this process's clock, never later than the poll interval (with jitter); `None` for at once.
     fn next_look(&self, claimed: &Claimed, received: Instant) -> Option<Instant> {
-        let settings = &self.parts.settings;
-        let ceiling = received + settings.poll_interval.mul_f64(0.75 + fastrand::f64() * 0.25);
+        let ceiling = self.parts.looks.after(received);
         if self.parts.executor.streak() >= TRICKLE_STREAK || claimed.state != ShardState::Running {
             return Some(ceiling);
         }
