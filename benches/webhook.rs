@@ -37,6 +37,7 @@ fn lease(n: u64) -> Lease {
         payload: Payload::from_json(format!("{{\"note\":\"{}\"}}", "x".repeat(89))).unwrap(),
         traceparent: None,
         note: None,
+        reminders: Default::default(),
         trusted_until: Instant::now() + Duration::from_secs(60),
         redis_clock: RedisClock { us: Moment::host_now().as_millis() * 1000, at: Instant::now() },
     }

@@ -99,6 +99,7 @@ fn deadline(n: u64, due_ms: u64) -> Outcome<Deadline> {
         payload: Payload::from_json(format!(r#"{{"id":"{n}","due":{due_ms},"pad":"{}"}}"#, "x".repeat(60)))?,
         traceparent: None,
         cause: Cause::Due,
+        reminders: None,
     })
 }
 

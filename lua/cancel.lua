@@ -1,7 +1,7 @@
 -- cancel: ends deadlines that must not fire any more.
 -- ARGV 8 only the dead 0|1 | 9 count (1 to 500), then the ids, distinct.
 -- Returns for each: 'cancelled', 'absent' (remembered all the same), 'leased' (flagged: it ends as cancelled unless this attempt closes
--- it), 'not_dead', or {'ended', record}. O(count log slot size).
+-- it; a reminder's lease is no hindrance), 'not_dead', or {'ended', record}. O(count log slot size).
 local refusal, meta = open('generation')
 if refusal then return refusal end
 local only_dead, n = flag(ARGV[FIRST]), whole(ARGV[FIRST + 1], 500)
@@ -22,16 +22,18 @@ local answers, remember, events, writes, slots, cancelled = {}, {}, {}, {}, {}, 
 for i = 1, n do
   local id = ids[i]
   local attempts, losses, flags, note = live_of(lives[i])
-  local cause, level, _, generation, due_at, next_at = header_of(bodies[i])
+  local cause, level, stage, generation, due_at, next_at = header_of(bodies[i])
   local outcome = outcome_of(past[i])
-  if leased[i] then
+  -- A leased reminder closes nothing: its lease is taken away, and what its worker says of it is stale.
+  local reminding = leased[i] and stage and stage > 0
+  if leased[i] and not reminding then
     answers[i] = only_dead and 'not_dead' or 'leased'
     if not only_dead and not string.find(flags, 'c', 1, true) then
       writes[#writes + 1] = function() call('HSET', LIVE, id, live(attempts, losses, flags .. 'c', note)) end
     end
   elseif bodies[i] and (dead[i] or not only_dead) then
     -- Where the header cannot be read its slot is not known either; the claim that finds the place drops it.
-    if cause and not dead[i] then
+    if cause and not dead[i] and not reminding then
       if not in_slot(level, next_at, id) then return redis.error_reply(TRYAGAIN) end
       slots[#slots + 1] = { level, next_at, id }
     end
@@ -44,6 +46,7 @@ for i = 1, n do
         call('ZREM', DEAD, id)
         call('HDEL', REASONS, id)
       end
+      if reminding then call('ZREM', LEASES, id) end
       call('HDEL', BODIES, id)
       if lives[i] then call('HDEL', LIVE, id) end
     end

@@ -3,6 +3,7 @@
 --   14 late ms: take only what is at least so late (0 for the shard's preferred worker) |
 --   15 until when the worker's tokens of the wheel's rate are good, us (0: there is no rate); nothing is leased after it
 -- Returns {now us, next look ms, fence us, state, reaped, alone 0|1, then id, body, live for each}
+--   A lease that ends sooner, because it is a reminder's, is named behind the fence: '<fence> <place from 1>:<its fence> ...'
 --   state: 'running', 'paused' or 'tripped' (nothing is leased then; expired leases are still reaped).
 -- A suspect is an id that lost its lease twice: it is leased alone, by a worker that holds no other suspect, so that a crash names the
 -- culprit. Once is no suspicion: a worker that was killed leaves all it had in hand behind, and that must come back at full speed. A repeated nonce returns what is still leased at that claim's fence. O(limit log slot size).
@@ -18,7 +19,7 @@ local MOST_BYTES = 4194304 -- of bodies in one answer, whatever the limit: an an
 local any_live = touch()
 
 -- Reap: back to the slot that the header names, due as before; not a failed attempt.
-local reaped = reap(limit, poison, any_live)
+local reaped = reap(limit, poison, any_live, lease_us)
 any_live = any_live + reaped -- each has a loss to its name now
 local state = (meta[7] and 'tripped') or (meta[6] and 'paused') or 'running'
 local answer = { now_us, now, 0, state, reaped, 0 }
@@ -148,6 +149,7 @@ if n > 0 then
   fence = fence + fence % 2
   local fence_text = format('%.0f', fence)
   local leases, held, corrupt, bytes, at = {}, 0, {}, 0, #answer
+  local sooner, turned, passed, passed_stages = {}, {}, {}, {} -- reminders, where there are any
   for k = 1, n do
     local id, body, slot = ids[k], bodies[k], slots[k]
     if body then
@@ -156,16 +158,31 @@ if n > 0 then
     end
     slot.taken = slot.taken + 1
     if slot.skipped then slot[slot.taken] = id end
-    if ours(body) then
-      leases[held + 1], leases[held + 2] = fence_text, id
+    local stage = ours(body)
+    if stage then
+      local ends, known = fence_text, lives and lives[k] or ''
+      if stage > 0 then
+        local turn, own
+        body, turn, own = lease_reminder(body, stage, fence)
+        if turn < stage then
+          local n_turned = #turned
+          turned[n_turned + 1], turned[n_turned + 2], known = id, body, ''
+          passed[#passed + 1], passed_stages[#passed_stages + 1] = id, stage
+        end
+        if own < fence then
+          ends = format('%.0f', own)
+          sooner[#sooner + 1] = format('%d:%s', held / 2 + 1, ends)
+        end
+      end
+      leases[held + 1], leases[held + 2] = ends, id
       held = held + 2
-      answer[at + 1], answer[at + 2], answer[at + 3] = id, body, lives and lives[k] or ''
+      answer[at + 1], answer[at + 2], answer[at + 3] = id, body, known
       at = at + 3
     else
       corrupt[#corrupt + 1] = { id, body, slot.key }
     end
   end
-  answer[3], answer[6] = fence, alone
+  answer[3], answer[6] = #sooner == 0 and fence or fence_text .. ' ' .. table.concat(sooner, ' '), alone
   for k = 1, #walked do
     local slot = walked[k]
     if slot.taken > 0 then
@@ -177,6 +194,11 @@ if n > 0 then
   if held > 0 then
     call('HSET', META, 'fence', fence_text, 'claim:' .. worker, nonce .. ' ' .. fence_text)
     call('ZADD', LEASES, unpack(leases))
+  end
+  if #turned > 0 then
+    call('HSET', BODIES, unpack(turned))
+    call('HDEL', LIVE, unpack(passed)) -- attempts and losses are a stage's own
+    tell_stages('reminder_failed', passed, passed_stages)
   end
   for k = 1, #corrupt do
     local id, body, key = corrupt[k][1], corrupt[k][2], corrupt[k][3]

@@ -1,7 +1,7 @@
 -- enqueue: places deadlines in the wheel; the same id and moment twice is once.
 -- ARGV 8 on conflict: keep|replace|later|earlier | 9 force over ended 0|1 | 10 cause number | 11 count (1 to 500), then for each, ids distinct:
 --   id | due_at ms, or +ms after now | body: what follows the generation in a header (due_at 8, next_at 8, holds 1, held 4; with +ms the
---   moments are filled in here), then MessagePack
+--   moments are filled in here), then MessagePack, in which lua/lib/stage.lua finds the reminders: the first to come fires next
 -- Returns {now us, generation us, answer...}: 1 new, or {word, due_at ms, generation us, ended record}; no answers at all where all are new
 --   exists|conflict|replaced|resurrected|leased|dead|ended. An id whose stored header cannot be read is buried: dead.
 -- O(count log slot size); refused while memory is full.
@@ -41,8 +41,10 @@ local fronts, placed = {}, 0 -- the front of a new header is the same for all of
 for i = 1, n do
   local id, due, body = ids[i], dues[i], stored[i]
   local answer, place = 1, true
+  local tail, stage, next_at = ARGV[FIRST + 3 + 3 * i], 0, due
+  if byte(tail, MOMENTS_BYTES + 3) == R then stage, next_at = coming_stage(tail, MOMENTS_BYTES, 255, due) end
   if body then
-    local was_cause, level, _, was_generation, was_due, next_at = header_of(body)
+    local was_cause, level, _, was_generation, was_due, was_next = header_of(body)
     place = false
     if call('ZSCORE', LEASES, id) then
       answer = { 'leased', was_due or 0, was_generation or 0 }
@@ -50,14 +52,14 @@ for i = 1, n do
       answer = { 'dead', was_due or 0, was_generation or 0 }
     elseif not was_cause then
       answer, unreadable[#unreadable + 1] = { 'dead', 0, 0 }, id
-    elseif not in_slot(level, next_at, id) then
+    elseif not in_slot(level, was_next, id) then
       return redis.error_reply(TRYAGAIN)
     elseif was_due == due and on_conflict ~= 'replace' then
       answer = { 'exists', was_due, was_generation }
     elseif on_conflict == 'replace' or (on_conflict == 'later' and due > was_due) or (on_conflict == 'earlier' and due < was_due) then
       answer, place, new_lives[#new_lives + 1] = { 'replaced', due, generation }, true, id
-      local new_level = level_of(due)
-      if member_of(new_level, due) ~= member_of(level, next_at) then moved_out[#moved_out + 1] = { level, next_at, id } end
+      local new_level = level_of(next_at)
+      if member_of(new_level, next_at) ~= member_of(level, was_next) then moved_out[#moved_out + 1] = { level, was_next, id } end
     else
       answer = { 'conflict', was_due, was_generation }
     end
@@ -71,14 +73,14 @@ for i = 1, n do
     end
   end
   if place then
-    local level, text, tail = level_of(due), texts[i], ARGV[FIRST + 3 + 3 * i]
-    plan_place(plan, level, due, id, text or nil)
-    local front = fronts[level]
+    local level, text = level_of(next_at), stage == 0 and texts[i]
+    plan_place(plan, level, next_at, id, text or nil)
+    local front = stage == 0 and fronts[level]
     if not front then
-      front = pack('>BBBBI8', FORMAT, cause, level, 0, generation)
-      fronts[level] = front
+      front = pack('>BBBBI8', FORMAT, cause, level, stage, generation)
+      if stage == 0 then fronts[level] = front end
     end
-    bodies[placed + 1], bodies[placed + 2] = id, text and front .. tail or front .. pack('>I8I8', due, due) .. sub(tail, 17)
+    bodies[placed + 1], bodies[placed + 2] = id, text and front .. tail or front .. pack('>I8I8', due, next_at) .. sub(tail, 17)
     placed = placed + 2
     if not body then fresh = fresh + 1 end
   end

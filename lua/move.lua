@@ -46,22 +46,30 @@ local fresh = math.max(tonumber(meta[5] or 0) + 1, now_us)
 local new_generation = generation
 if verb == 'reschedule' then
   if b ~= '' and tonumber(b) ~= generation then return { 'generation', generation } end
-  due_at, to, new_generation, attempts, losses = due, due, fresh, 0, 0
+  stage, to = coming_stage(body, HEADER_BYTES, 255, due)
+  due_at, new_generation, attempts, losses = due, fresh, 0, 0
   -- A close by hand that has not been claimed yet is called off by a new moment: it would not look at the table's own close time.
   if cause == 1 then cause = 0 end
   note = ''
 elseif verb == 'hold' then
-  to = math.min(math.max(next_at, now + for_ms), MAX_MS)
-  local added = to - math.min(math.max(next_at, now), to) -- what is overdue already is not the hold's doing
+  -- What counts is how far the close is put off. What is overdue already is not the hold's doing.
+  local closes = stage > 0 and due_at or next_at
+  local close_to = math.min(math.max(closes, now + for_ms), MAX_MS)
+  local added = close_to - math.min(math.max(closes, now), close_to)
   if holds + 1 > most or held + added > most_ms then return { 'hold_cap', holds, held } end
   holds, held = holds + 1, held + added
+  -- A reminder waits too, but not beyond the moment of the next stage: then it is that one's turn.
+  to = math.min(math.max(next_at, now + for_ms), MAX_MS)
+  local turn = stage_at(body, stage, due_at, to)
+  if turn < stage then stage, attempts, losses = turn, 0, 0 end
 elseif verb == 'release' then
-  if holds == 0 or next_at <= math.max(due_at, now) then return { 'not_held' } end
-  to = math.max(due_at, now)
+  local own = math.max(moment_of(body, HEADER_BYTES, stage, due_at), now)
+  if holds == 0 or next_at <= own then return { 'not_held' } end
+  to = own
 elseif verb == 'close' then
   to, cause, note, stage = math.min(now, MAX_MS), 1, a, 0
 else
-  to, new_generation, attempts, losses, flags = now, fresh, 0, 0, ''
+  to, new_generation, attempts, losses, flags, stage = now, fresh, 0, 0, '', 0
 end
 if dead and verb == 'close' then new_generation, attempts, losses = fresh, 0, 0 end
 

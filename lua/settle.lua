@@ -3,7 +3,9 @@
 --   an end (closed or skipped): the ended record without its first nine bytes (ended_at is Redis's), and no letter before it
 --   r retry: attempt counted; ms to wait              w wait: the same, not counted
 --   u until: the table says later; moment ms          b back: given back untouched, due as before
---   d dead: the reason                                s next stage: '<stage> <moment ms>'
+--   d dead: the reason                                s stage: a reminder is over; '<next stage> <its
+--     moment ms>', then ' reminded' or ' reminder_failed' where others are told. A reminder's r, w or u that would reach the next stage
+--     ends it as failed instead.
 --   An id that stands twice is settled by its first word.
 -- Returns one character for each: 1 done (also a repeat that had closed it), 0 stale, 2 ended as cancelled meanwhile.
 -- O(count log slot size).
@@ -13,11 +15,12 @@ local n = whole(ARGV[FIRST], 500)
 if not n or n == 0 then return redis.error_reply('BADCALL settle') end
 
 local WAIT, RETRY, UNTIL, BACK, BURY, STAGE = byte('wrubds', 1, 6)
+local TOLD = { [''] = true, reminded = true, reminder_failed = true }
 local function fits(what, verdict)
   if what == RETRY or what == WAIT or what == UNTIL then return whole(sub(verdict, 2), MAX_MS) end
   if what == STAGE then
-    local stage, moment = string.match(verdict, '^s(%d+) (%d+)$')
-    return whole(stage, 255) and whole(moment, MAX_MS)
+    local stage, moment, word = string.match(verdict, '^s(%d+) (%d+) ?(.*)$')
+    return whole(stage, 255) and whole(moment, MAX_MS) and TOLD[word]
   end
   return what == BURY or (what == BACK and #verdict == 1)
 end
@@ -110,6 +113,7 @@ if #others > 0 then
 end
 
 local plan, writes, retried = new_plan(), {}, 0
+local reminded = {} -- what others are told of reminders: word -> { ids, stages }
 if #moving > 0 then
   local asked = {}
   for k = 1, #moving do asked[k] = ids[moving[k]] end
@@ -136,15 +140,25 @@ if #moving > 0 then
       plan_place(plan, level, next_at, id)
       writes[k] = function() live_write(id, live(attempts, losses, flags, note), was) end
     else
-      local at_ms
+      local at_ms, word
+      local was_stage = stage
       if what == STAGE then
-        local to, moment = string.match(data, '^(%d+) (%d+)$')
-        stage, at_ms, attempts = tonumber(to), tonumber(moment), 0
+        local to, moment, said = string.match(data, '^(%d+) (%d+) ?(.*)$')
+        stage, at_ms, attempts, word = tonumber(to), tonumber(moment), 0, said
       elseif what == UNTIL then
         at_ms = math.max(tonumber(data), now)
       else
         at_ms = now + tonumber(data)
         if what == RETRY then attempts, retried = attempts + 1, retried + 1 end
+      end
+      if stage > 0 and what ~= STAGE then
+        local ends = moment_of(body, HEADER_BYTES, stage - 1, due_at)
+        if at_ms >= ends then stage, at_ms, attempts, word = stage - 1, math.max(0, ends), 0, 'reminder_failed' end
+      end
+      if word and word ~= '' then
+        local said = reminded[word] or { {}, {} }
+        reminded[word] = said
+        said[1][#said[1] + 1], said[2][#said[2] + 1] = id, was_stage
       end
       at_ms = math.min(at_ms, MAX_MS)
       level = level_of(at_ms)
@@ -173,6 +187,7 @@ for outcome = CLOSED, SKIPPED do
   end
 end
 tell(told)
+for word, said in pairs(reminded) do tell_stages(word, said[1], said[2]) end
 if #forget_lives > 0 then call('HDEL', LIVE, unpack(forget_lives)) end
 for k = 1, #fences do
   local fence, gone = fences[k], leave[fences[k]]

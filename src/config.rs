@@ -6,6 +6,7 @@ mod environment;
 mod file;
 mod hook;
 mod limits;
+mod reminder;
 mod resolve;
 mod secret;
 mod section;
@@ -16,6 +17,7 @@ mod wheel;
 pub use draft::{Draft, Given, Source, Value};
 pub use environment::Environment;
 pub use hook::HookSettings;
+pub use reminder::ReminderSettings;
 pub use resolve::{Config, LogFormat, LogSettings, Shown, WheelConfig};
 pub use secret::shown_url;
 

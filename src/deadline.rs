@@ -1,11 +1,14 @@
 //! The deadline: one order, when it must be closed, and what its life has been so far.
 
 pub mod life;
+mod reminder;
 
 use std::fmt;
 
 use crate::clock::Moment;
 use crate::error::Invalid;
+
+pub use reminder::Reminders;
 
 /// An order's id: 1 to 200 bytes of UTF-8 without control characters, kept exactly as given (nothing is trimmed or folded).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -206,6 +209,8 @@ pub struct Deadline {
     pub traceparent: Option<String>,
     /// Why it will fire, unless a person closes it earlier.
     pub cause: Cause,
+    /// When to remind before the close; `None` for what the wheel says.
+    pub reminders: Option<Reminders>,
 }
 
 /// When a deadline is due, as the caller says it. Only Redis's clock turns a window into a moment.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::clock::Moment;
-use crate::deadline::{Cause, Generation, Id, Note, Payload, Stage};
+use crate::deadline::{Cause, Generation, Id, Note, Payload, Reminders, Stage};
 
 /// The lease's end in microseconds of Redis's clock, and the token that every settle must show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,6 +44,8 @@ pub struct Lease {
     pub traceparent: Option<String>,
     /// Actor and reason of a manual close.
     pub note: Option<Note>,
+    /// The reminders before its close.
+    pub reminders: Reminders,
     /// Until when, on this process's monotonic clock, the lease may be trusted (margin already taken off).
     pub trusted_until: Instant,
     /// Redis's clock, as the claim saw it.

@@ -23,6 +23,7 @@
 //!     payload: Payload::from_json(r#"{"user_id": 17}"#)?,
 //!     traceparent: None,
 //!     cause: Cause::Due,
+//!     reminders: None,
 //! };
 //! match wheel.enqueue(&deadline, OnConflict::Keep, false).await? {
 //!     Ok(placed) => println!("closes at {}", placed.due_at),

@@ -35,7 +35,7 @@ use redis::{Cmd, Value};
 
 pub use body::encode_new;
 pub use carry::Carried;
-pub use claim::{Ask, Claimed, Renewed, Settlement, ShardState, What};
+pub use claim::{Ask, Claimed, Reminded, Renewed, Settlement, ShardState, What};
 pub use events::{EventPage, EventReader, ShardEvent};
 pub use floor::Floor;
 pub use history::Event;

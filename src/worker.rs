@@ -15,6 +15,7 @@ mod janitor;
 mod limits;
 mod poller;
 mod rate;
+mod reminder;
 mod roster;
 mod sentry;
 pub mod service;
@@ -52,6 +53,7 @@ pub struct Worker {
     settings: WorkerSettings,
     tally: Arc<Tally>,
     token: String,
+    reminder: Option<Arc<dyn Hook>>,
 }
 
 /// How a worker's run ended.
@@ -68,19 +70,17 @@ pub struct Drained {
 impl Worker {
     /// A worker; refuses settings under which a lease could end while its hook is rightly at work.
     pub fn new(wheel: Wheel, hook: Arc<dyn Hook>, settings: WorkerSettings) -> Result<Self> {
-        let needed = hook.timeout() + settings.lease_margin;
-        if settings.lease <= needed {
-            return Err(Error::Config(vec![format!(
-                "wheel {}: lease {:?} must exceed the hook's timeout {:?} plus lease_margin {:?}",
-                wheel.name(),
-                settings.lease,
-                hook.timeout(),
-                settings.lease_margin
-            )]));
-        }
+        outlives(&wheel, &settings, hook.as_ref())?;
         // Random for each start: two processes of one configured name must never keep each other's leases alive.
         let token = uuid::Uuid::new_v4().simple().to_string();
-        Ok(Self { wheel, hook, settings, tally: Arc::new(Tally::default()), token })
+        Ok(Self { wheel, hook, settings, tally: Arc::new(Tally::default()), token, reminder: None })
+    }
+
+    /// The same worker with a hook that gives reminders: it is called with leases of a stage before the close, and *closed* means that the
+    /// buyer was reminded. Without one, reminders are given by their event alone. Refuses a hook that may take longer than a lease lasts.
+    pub fn reminding_by(self, hook: Arc<dyn Hook>) -> Result<Self> {
+        outlives(&self.wheel, &self.settings, hook.as_ref())?;
+        Ok(Self { reminder: Some(hook), ..self })
     }
 
     /// What the worker does, while it does it.
@@ -125,6 +125,7 @@ impl Worker {
             leases.clone(),
             settlers,
             self.tally.clone(),
+            reminder::Reminder::new(self.reminder.clone(), self.settings.concurrency),
         ));
         let wheel = || self.wheel.clone();
         let sentry = sentry::Sentry::new(wheel(), self.token.clone(), gate.clone());
@@ -197,4 +198,19 @@ impl Worker {
         drop(tokio::time::timeout(farewell, self.wheel.leave(&self.token)).await);
         Drained { clean: drained.is_ok() && left == 0, left, tally: self.tally.snapshot() }
     }
+}
+
+/// Whether a lease outlives a call of that hook.
+fn outlives(wheel: &Wheel, settings: &WorkerSettings, hook: &dyn Hook) -> Result<()> {
+    let needed = hook.timeout() + settings.lease_margin;
+    if settings.lease > needed {
+        return Ok(());
+    }
+    Err(Error::Config(vec![format!(
+        "wheel {}: lease {:?} must exceed the hook's timeout {:?} plus lease_margin {:?}",
+        wheel.name(),
+        settings.lease,
+        hook.timeout(),
+        settings.lease_margin
+    )]))
 }

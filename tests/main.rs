@@ -31,6 +31,7 @@ mod rate;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod redis_faults;
 mod redis_rig;
+mod reminders;
 mod rights;
 mod scripts;
 #[cfg(feature = "sql")]

@@ -10,18 +10,20 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use duewheel::clock::Moment;
-use duewheel::deadline::{Cause, Deadline, DueAt, Generation, Id, Note, OnConflict, Outcome, Payload, State};
+use duewheel::deadline::{
+    Cause, Deadline, DueAt, Generation, Id, Note, OnConflict, Outcome, Payload, Reminders, Stage, State,
+};
 use duewheel::lease::{Fence, Lease};
 use duewheel::shard::Shard;
 use duewheel::wheel::answer::{Answer, Row};
 use duewheel::wheel::{
-    Ask, RedisSettings, Renewed, Settlement, ShardState, Store, What, Wheel, WheelSettings,
+    Ask, RedisSettings, Reminded, Renewed, Settlement, ShardState, Store, What, Wheel, WheelSettings,
 };
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 
 use crate::rig::redis::{RedisOptions, RedisServer};
 use shard::{Asked, Check, Given, IDS, Model, Place, ensure, same};
-use step::{Due, Expected, Step, Verb, Verdict, history, millis};
+use step::{Due, Expected, REMIND, Step, Verb, Verdict, history, millis};
 
 const HISTORIES: u32 = 5000;
 /// More than cores: while one waits for Redis the others compute.
@@ -53,6 +55,10 @@ fn five_thousand_random_histories_end_as_the_model_says() {
 }
 
 fn every_pair_was_met(met: &BTreeMap<(&'static str, &'static str), u64>) {
+    for word in ["reminded", "reminder_failed"] {
+        let times = met.get(&("total", word)).copied().unwrap_or(0);
+        assert!(times >= 100, "{word} only {times} times");
+    }
     let states = [State::Absent, State::Scheduled, State::Leased, State::Dead, State::Ended];
     let verbs = [
         "enqueue",
@@ -147,6 +153,10 @@ impl<'a> History<'a> {
         for (at, step) in steps.into_iter().enumerate() {
             history.step(&step).await.map_err(|e| format!("step {at}, {step:?}: {e}"))?;
         }
+        for word in ["reminded", "reminder_failed"] {
+            let times = history.model.totals.get(word).copied().unwrap_or(0);
+            *coverage.lock().unwrap().entry(("total", word)).or_default() += times;
+        }
         history.compare().await
     }
 
@@ -187,7 +197,7 @@ impl<'a> History<'a> {
     async fn call(&mut self, verb: &Verb, heard: bool) -> Check {
         let wheel = self.wheel.at_fixed_time(self.model.now_us);
         match verb {
-            Verb::Enqueue { ids, due, on_conflict, force, cause, payload } => {
+            Verb::Enqueue { ids, due, on_conflict, force, cause, payload, remind } => {
                 self.met("enqueue", ids.iter().copied());
                 let due = self.due(*due);
                 let on_conflict =
@@ -196,16 +206,19 @@ impl<'a> History<'a> {
                 let cause = Cause::from_stored(*cause).unwrap();
                 let payload =
                     Payload::from_json(["", "{\"n\":1e400}", "[2]"][usize::from(*payload)]).unwrap();
+                let before: Vec<Duration> = REMIND[*remind].iter().map(|ms| millis(*ms)).collect();
+                let reminders = Reminders::new(&before).unwrap();
                 let one = |id: &usize| Deadline {
                     id: order(*id),
                     due_at: due,
                     payload: payload.clone(),
                     traceparent: None,
                     cause,
+                    reminders: Some(reminders.clone()),
                 };
                 let batch: Vec<_> = ids.iter().map(one).collect();
                 let answers = all(wheel.enqueue_batch(&batch, on_conflict, *force).await);
-                self.model.enqueue(ids, due, on_conflict, *force, cause, &payload, &answers)
+                self.model.enqueue(ids, due, on_conflict, *force, cause, &payload, &reminders, &answers)
             }
             Verb::Cancel { ids, only_dead } => {
                 self.met(if *only_dead { "drop_dead" } else { "cancel" }, ids.iter().copied());
@@ -340,7 +353,12 @@ impl<'a> History<'a> {
                 Verdict::Until(ms) => What::Until(at(now.saturating_add_signed(ms))),
                 Verdict::Back => What::Back,
                 Verdict::Bury => What::Bury("no such order".to_owned()),
-                Verdict::Stage(stage, ms) => What::Stage(duewheel::deadline::Stage(stage), at(now + ms)),
+                Verdict::Stage(stage, ms) => What::Stage(Stage(stage), at(now + ms), Reminded::Needless),
+                Verdict::Reminded(told) => {
+                    let (stage, moment) = lease.reminders.after(lease.stage, lease.due_at, at(now));
+                    let told = [Reminded::Done, Reminded::Failed, Reminded::Needless][usize::from(told)];
+                    What::Stage(stage, moment, told)
+                }
             };
             settlements.push(Settlement { id: lease.id.clone(), fence: *fence, what });
         }

@@ -11,7 +11,7 @@ mod verdict;
 use std::time::{Duration, Instant};
 
 use duewheel::clock::Moment;
-use duewheel::deadline::{Cause, Generation, Id, Payload, Stage};
+use duewheel::deadline::{Cause, Generation, Id, Payload, Reminders, Stage};
 use duewheel::hook::webhook::{WebhookHook, WebhookSecret, WebhookSettings};
 use duewheel::hook::{Hook, Verdict};
 use duewheel::lease::{Fence, Lease, RedisClock};
@@ -54,6 +54,7 @@ fn lease(id: &str) -> Lease {
         payload: Payload::from_json(r#"{"amount":9007199254740993}"#).unwrap(),
         traceparent: None,
         note: None,
+        reminders: Reminders::default(),
         trusted_until: Instant::now() + Duration::from_secs(30),
         redis_clock: RedisClock { us: 1_790_000_000_500_000, at: Instant::now() },
     }

@@ -94,6 +94,7 @@ fn deadlines(due_at: impl Fn() -> DueAt) -> Vec<Deadline> {
         payload: payload.clone(),
         traceparent: None,
         cause: Cause::Due,
+        reminders: None,
     };
     ids(BATCH).into_iter().map(deadline).collect()
 }
@@ -212,9 +213,12 @@ fn encode(criterion: &mut Criterion) {
         payload: payload(),
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
         cause: Cause::Due,
+        reminders: None,
     };
     let mut group = criterion.benchmark_group("encode");
-    group.bench_function("duewheel", |b| b.iter(|| encode_new(std::hint::black_box(&deadline))));
+    group.bench_function("duewheel", |b| {
+        b.iter(|| encode_new(std::hint::black_box(&deadline), &Default::default()))
+    });
     group.bench_function("floor", |b| {
         b.iter(|| std::hint::black_box(&deadline).payload.as_bytes().to_vec());
     });

@@ -179,6 +179,7 @@ async fn enqueue(wheel: &Wheel, orders: &[Order]) -> Outcome<()> {
             payload: Payload::default(),
             traceparent: None,
             cause: Cause::Due,
+            reminders: None,
         });
     }
     for answer in wheel.enqueue_batch(&deadlines, OnConflict::Keep, false).await {

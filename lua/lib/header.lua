@@ -16,9 +16,9 @@ local function header(cause, level, stage, generation, due_at, next_at, holds, h
   return pack(HEADER, FORMAT, cause, level, stage, generation, due_at, next_at, holds, held)
 end
 
--- Whether this is a header of ours, without reading it all: a claim asks this of every body it hands out.
+-- The stage where this is a header of ours, else nil, without reading it all: a claim asks this of every body it hands out.
 local function ours(body)
-  if not body or #body < HEADER_BYTES then return false end
-  local version, _, level = byte(body, 1, 3)
-  return version == FORMAT and level <= 3
+  if not body or #body < HEADER_BYTES then return nil end
+  local version, _, level, stage = byte(body, 1, 4)
+  return version == FORMAT and level <= 3 and stage or nil
 end

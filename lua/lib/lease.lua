@@ -30,7 +30,7 @@ local function end_cancelled(id, cause, attempt, generation, due_at, fence)
 end
 
 -- Ends these leases, given as id and lease end in turn; nil and nothing written where one of their slots is moving.
-local function reap_these(expired, poison, any_live)
+local function reap_these(expired, poison, any_live, lease_us)
   local ids = {}
   for i = 1, #expired, 2 do ids[#ids + 1] = expired[i] end
   local bodies = call('HMGET', BODIES, unpack(ids))
@@ -39,7 +39,7 @@ local function reap_these(expired, poison, any_live)
   for i = 1, #ids do
     local id, body = ids[i], bodies[i]
     local attempts, losses, flags, note = live_of(lives[i])
-    local cause, level, _, generation, due_at, next_at = header_of(body)
+    local cause, level, stage, generation, due_at, next_at = header_of(body)
     losses = losses + 1
     gone[i] = id
     if not cause then
@@ -47,6 +47,23 @@ local function reap_these(expired, poison, any_live)
     elseif string.find(flags, 'c', 1, true) then
       local fence = tonumber(expired[2 * i])
       writes[i] = function() end_cancelled(id, cause, attempts + 1, generation, due_at, fence) end
+    elseif stage > 0 then
+      -- A reminder is tried anew once, if there is time; it is neither a suspect nor poison, because the close must not wait for it.
+      local turn = stage_at(body, stage, due_at, now)
+      local left = moment_of(body, HEADER_BYTES, stage - 1, due_at) * 1000 - now_us
+      if turn == stage and (losses >= SUSPECT or left < lease_us / 8) then turn = stage - 1 end
+      if turn < stage then
+        local new, moment = at_stage(body, turn)
+        plan_place(plan, level, moment, id)
+        writes[i] = function()
+          call('HSET', BODIES, id, new)
+          call('HDEL', LIVE, id)
+          tell_stages('reminder_failed', { id }, { stage })
+        end
+      else
+        plan_place(plan, level, next_at, id)
+        writes[i] = function() call('HSET', LIVE, id, live(attempts, losses, flags, note)) end
+      end
     elseif losses - SUSPECT >= poison then
       writes[i] = function()
         call('HSET', LIVE, id, live(attempts, losses, flags, note))
@@ -67,17 +84,17 @@ end
 
 -- Puts expired leases back to the slot their header names: due now, not a failed attempt. Cancelled ones end, poison is buried: the
 -- first loss may have been a neighbour's fault, later ones were suffered alone. At most `limit`; returns how many.
-local function reap(limit, poison, any_live)
+local function reap(limit, poison, any_live, lease_us)
   local expired = call('ZRANGEBYSCORE', LEASES, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, limit)
   if #expired == 0 then return 0 end
-  local reaped = reap_these(expired, poison, any_live)
+  local reaped = reap_these(expired, poison, any_live, lease_us)
   if reaped then return reaped end
   -- What waits for its slot must not keep the others waiting, nor stand in front of them.
   reaped = 0
   expired = call('ZRANGEBYSCORE', LEASES, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, 500)
   for i = 1, #expired, 2 do
     if reaped == limit then break end
-    reaped = reaped + (reap_these({ expired[i], expired[i + 1] }, poison, any_live) or 0)
+    reaped = reaped + (reap_these({ expired[i], expired[i + 1] }, poison, any_live, lease_us) or 0)
   end
   return reaped
 end

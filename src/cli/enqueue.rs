@@ -15,7 +15,7 @@ use super::output::Output;
 use super::payload;
 use super::row::{distance, refusal_json, refusal_text};
 use crate::clock::Moment;
-use crate::deadline::{Cause, Deadline, DueAt, Id, OnConflict};
+use crate::deadline::{Cause, Deadline, DueAt, Id, OnConflict, Reminders};
 use crate::error::escaped;
 use crate::wheel::Wheel;
 
@@ -27,12 +27,12 @@ use crate::wheel::Wheel;
     long_about = "Places deadlines. Repeating it is harmless: the same id with the same moment answers `exists`.\n\nAn id that is \
                   scheduled for another moment answers `conflict` (see --on-conflict); one that a worker has, that is dead or that \
                   has ended is refused with that word, exit code 6. A moment that has passed is due now; a warning says so.\n\nA \
-                  file holds one JSON object a line: {\"id\", \"due_at\" or \"in\", \"payload\", \"traceparent\"}. A broken line is \
+                  file holds one JSON object a line: {\"id\", \"due_at\" or \"in\", \"payload\", \"traceparent\", \"remind\"}. A broken line is \
                   reported with its number and left out; the others are stored. A run that was cut off is gone on with by running it \
                   again (lines with due_at answer `exists`), or from the line that it named (--from-line); a repeated window (`in`) \
                   never moves a deadline that is stored.",
     after_help = "Examples:\n  duewheel enqueue o-1042 --in 30m\n  duewheel enqueue o-1042 --at 2026-03-01T12:00:00+08:00 --payload \
-                  '{\"user_id\":7}'\n  duewheel enqueue o-1042 --in 1h --on-conflict later\n  duewheel enqueue --file orders.ndjson\n  \
+                  '{\"user_id\":7}'\n  duewheel enqueue o-1042 --in 1h --on-conflict later\n  duewheel enqueue o-1042 --in 30m --remind 5m --remind 1m\n  duewheel enqueue --file orders.ndjson\n  \
                   mysql -N -e \"SELECT JSON_OBJECT('id', order_sn, 'due_at', …)\" shop | duewheel enqueue --file -"
 )]
 pub struct Enqueue {
@@ -47,6 +47,12 @@ pub struct Enqueue {
     /// W3C traceparent of the caller's span
     #[arg(long, value_name = "TRACEPARENT", conflicts_with = "file")]
     traceparent: Option<String>,
+    /// Reminds this long before the close; may be given again. Without it: as the wheel is configured
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["file", "no_remind"], value_parser = arguments::duration)]
+    remind: Vec<std::time::Duration>,
+    /// Reminds of nothing, whatever the wheel's configuration says
+    #[arg(long, conflicts_with = "file")]
+    no_remind: bool,
     /// NDJSON to read deadlines from; - is stdin
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
@@ -98,6 +104,16 @@ impl From<Conflict> for OnConflict {
     }
 }
 
+impl Enqueue {
+    fn reminders(&self) -> Result<Option<Reminders>, crate::error::Invalid> {
+        match (self.no_remind, self.remind.as_slice()) {
+            (true, _) => Ok(Some(Reminders::default())),
+            (false, []) => Ok(None),
+            (false, before) => Reminders::new(before).map(Some),
+        }
+    }
+}
+
 /// Places one deadline, or those of a file.
 pub async fn run(args: &Enqueue, context: &Context, output: &mut Output) -> Outcome {
     if let Some(file) = &args.file {
@@ -125,6 +141,7 @@ pub async fn run(args: &Enqueue, context: &Context, output: &mut Output) -> Outc
         payload: payload::read(args.payload.as_deref())?,
         traceparent: args.traceparent.as_deref().map(traceparent).transpose()?,
         cause: Cause::Due,
+        reminders: args.reminders()?,
     };
     one(&deadline, args, &context.wheel()?, output).await
 }

@@ -14,7 +14,8 @@ use crate::error::{Error, escaped};
 use crate::wheel::ShardEvent;
 
 /// What can happen to a deadline, as the streams name it.
-const KINDS: [&str; 6] = ["closed", "skipped", "cancelled", "dead", "revived", "resurrected"];
+const KINDS: [&str; 8] =
+    ["closed", "skipped", "cancelled", "reminded", "reminder_failed", "dead", "revived", "resurrected"];
 /// Between two looks of `--follow`; what happened is shown at most about this much later.
 const PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause while Redis is away.
@@ -24,8 +25,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 #[command(
     about = "Shows what happened: closed, skipped, cancelled, dead, …",
-    long_about = "Shows what happened on all shards of the wheel, oldest first: closed, skipped, cancelled, dead, revived, resurrected. \
-                  Reaches back as far as events_keep. With --json one object a line: at_ms, shard, entry, what, id.\n\nWith --follow it goes on until it is interrupted, shows each event \
+    long_about = "Shows what happened on all shards of the wheel, oldest first: closed, skipped, cancelled, reminded, reminder_failed, dead, revived, \
+                  resurrected. Reaches back as far as events_keep. With --json one object a line: at_ms, shard, entry, what, id.\n\nWith --follow it goes on until it is interrupted, shows each event \
                   once, and waits for a Redis that is away. A program that must not miss what happened while it was down reads the \
                   streams as a consumer group: docs/events.md.",
     after_help = "Examples:\n  duewheel events                                the last hour\n  duewheel events --since 10m --type closed\n  \

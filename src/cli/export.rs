@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::failure::{Failure, Outcome};
 use super::output::Output;
 use crate::clock::{Moment, parse_duration};
-use crate::deadline::{Cause, Generation, Id, Note, Outcome as End, Payload, Stage, State};
+use crate::deadline::{Cause, Generation, Id, Note, Outcome as End, Payload, Reminders, Stage, State};
 use crate::error::{Error, escaped, escaped_json};
 use crate::lease::Fence;
 use crate::wheel::answer::{Ended, Entry, Row};
@@ -141,6 +141,9 @@ pub struct Live {
     reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     note: Option<Note>,
+    /// How long before the close to remind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    remind: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -227,6 +230,7 @@ impl Live {
             died_at: None,
             reason: String::new(),
             note: entry.note.clone(),
+            remind: entry.reminders.before().map(crate::clock::show_duration).collect(),
             traceparent: entry.traceparent.clone(),
             payload: String::from_utf8_lossy(entry.payload.as_bytes()).into_owned(),
         }
@@ -236,6 +240,7 @@ impl Live {
         let text = |e: crate::error::Invalid| e.to_string();
         let due_at = Moment::parse("due_at", &self.due_at).map_err(text)?;
         let next_at = Moment::parse("next_at", &self.next_at).map_err(text)?;
+        let remind: Result<Vec<_>, _> = self.remind.iter().map(|one| parse_duration("remind", one)).collect();
         Ok(Entry {
             id: Id::new(&self.id).map_err(text)?,
             generation: Generation(self.generation),
@@ -250,6 +255,7 @@ impl Live {
             losses: self.losses,
             cancelled: self.cancelled,
             note: self.note.map(|n| Note::new(&n.actor, &n.reason)).transpose().map_err(text)?,
+            reminders: remind.and_then(|all| Reminders::new(&all)).map_err(text)?,
             payload: Payload::from_json(self.payload).map_err(text)?,
             traceparent: self.traceparent,
         })

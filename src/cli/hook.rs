@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::{HookSettings, WheelConfig};
+use crate::config::{HookSettings, ReminderSettings, WheelConfig};
 #[cfg(any(feature = "sql", feature = "webhook"))]
 use crate::error::Error;
 use crate::error::Result;
@@ -45,6 +45,22 @@ impl Closer {
         }
     }
 
+    /// Builds what reminds before the close; `None` where the event alone does.
+    pub fn reminding(config: &WheelConfig) -> Result<Option<Self>> {
+        match (&config.reminder, &config.hook) {
+            (ReminderSettings::Event, _) | (ReminderSettings::Hook, HookSettings::None) => Ok(None),
+            #[cfg(feature = "sql")]
+            (ReminderSettings::Hook, HookSettings::Sql(_)) => Ok(None),
+            // A hook of its own, with connections of its own: a reminder that hangs holds up no close.
+            (ReminderSettings::Hook, _) => Self::of(config),
+            #[cfg(feature = "webhook")]
+            (ReminderSettings::Webhook(settings), _) => {
+                let hook = WebhookHook::new(settings).map_err(|e| name_problems(config, e))?;
+                Ok(Some(Self::Webhook(Arc::new(hook))))
+            }
+        }
+    }
+
     /// As a worker takes it.
     pub fn hook(&self) -> Arc<dyn Hook> {
         match self {
@@ -58,7 +74,22 @@ impl Closer {
 
     /// Takes over the secrets of a configuration that was read again; answers whether there was anything to take over.
     pub fn take_secrets(&self, config: &WheelConfig) -> Result<bool> {
-        match (self, &config.hook) {
+        self.take_secrets_of(config, &config.hook)
+    }
+
+    /// The same for what reminds.
+    pub fn take_reminder_secrets(&self, config: &WheelConfig) -> Result<bool> {
+        match &config.reminder {
+            #[cfg(feature = "webhook")]
+            ReminderSettings::Webhook(settings) => {
+                self.take_secrets_of(config, &HookSettings::Webhook(settings.clone()))
+            }
+            _ => self.take_secrets_of(config, &config.hook),
+        }
+    }
+
+    fn take_secrets_of(&self, config: &WheelConfig, hook: &HookSettings) -> Result<bool> {
+        match (self, hook) {
             #[cfg(feature = "webhook")]
             (Self::Webhook(hook), HookSettings::Webhook(settings)) => {
                 hook.set_secrets(&settings.secrets).map_err(|e| name_problems(config, e))?;

@@ -12,7 +12,7 @@ use super::failure::Outcome;
 use super::output::Output;
 use super::row::{distance, ended_json, entry_json, span};
 use crate::clock::{Moment, show_duration};
-use crate::deadline::{Id, State};
+use crate::deadline::{Id, Stage, State};
 use crate::error::{escaped, escaped_json};
 use crate::wheel::answer::{Entry, Inspection};
 use crate::wheel::{Event, Wheel};
@@ -89,7 +89,10 @@ fn scheduled_why(entry: &Entry, seen: &Inspection, workers: Option<usize>) -> St
     let now = seen.now;
     if entry.next_at > now {
         let when = distance(entry.next_at, now);
-        return if entry.attempts > 0 && entry.next_at > entry.due_at {
+        return if entry.stage != Stage::CLOSE {
+            let close = distance(entry.due_at, now);
+            format!("it is not due yet; a reminder fires {when}, the close {close}")
+        } else if entry.attempts > 0 && entry.next_at > entry.due_at {
             format!("attempt {} failed; it is tried again {when}", entry.attempts)
         } else if entry.hold_count > 0 && entry.next_at > entry.due_at {
             format!("it is held while a payment is in progress; it fires {when}")
@@ -124,6 +127,9 @@ fn lines(wheel: &Wheel, id: &Id, seen: &Inspection) -> Vec<(&'static str, String
         lines.push(("slot", format!("level {}, {}", entry.slot.level, entry.slot.number)));
         lines.push(("generation", entry.generation.to_string()));
         lines.push(("cause", entry.cause.as_str().to_owned()));
+        if !entry.reminders.is_empty() {
+            lines.push(("reminders", reminders(entry)));
+        }
         lines.push(("attempts", format!("{} failed, {} lost", entry.attempts, entry.losses)));
         if entry.hold_count > 0 {
             lines
@@ -158,6 +164,16 @@ fn lines(wheel: &Wheel, id: &Id, seen: &Inspection) -> Vec<(&'static str, String
         lines.push(("payload", escaped_json(&String::from_utf8_lossy(entry.payload.as_bytes()))));
     }
     lines
+}
+
+/// `5m and 1m before; the one 1m before fires next`.
+fn reminders(entry: &Entry) -> String {
+    let all: Vec<String> = entry.reminders.before().rev().map(show_duration).collect();
+    let next = match entry.reminders.before_of(entry.stage) {
+        Some(before) => format!("the one {} before is next (stage {})", show_duration(before), entry.stage.0),
+        None => "none is to come".to_owned(),
+    };
+    format!("{} before the close; {next}", all.join(", "))
 }
 
 #[derive(serde::Serialize)]

@@ -52,6 +52,8 @@ pub struct EntryJson {
     next_at_ms: u64,
     generation: u64,
     stage: u8,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remind: Vec<String>,
     cause: &'static str,
     attempts: u32,
     losses: u32,
@@ -79,6 +81,7 @@ pub fn entry_json(entry: &Entry, state: &'static str, reason: Option<&str>) -> E
         next_at_ms: entry.next_at.as_millis(),
         generation: entry.generation.0,
         stage: entry.stage.0,
+        remind: entry.reminders.before().map(show_duration).collect(),
         cause: entry.cause.as_str(),
         attempts: entry.attempts,
         losses: entry.losses,
@@ -208,6 +211,8 @@ pub fn cells(row: &Row, now: Moment) -> Vec<String> {
 fn remark(entry: &Entry) -> String {
     if entry.cancelled {
         "cancelled".to_owned()
+    } else if let Some(before) = entry.reminders.before_of(entry.stage) {
+        format!("reminder {} before, due {}", show_duration(before), entry.due_at)
     } else if entry.next_at > entry.due_at {
         let why = if entry.hold_count > 0 { "held" } else { "moved" };
         format!("{why}, due {}", entry.due_at)

@@ -47,6 +47,7 @@ pub struct Worker {
 struct Served {
     config: WheelConfig,
     closer: Closer,
+    reminder: Option<Closer>,
     wheel: Wheel,
     fleet: Fleet,
 }
@@ -143,7 +144,12 @@ fn served(context: &Context) -> Result<Vec<Served>, Failure> {
             let Some(closer) = closer else { return Ok(()) };
             let wheel = Wheel::new(store.clone(), config.wheel.clone());
             let fleet = Fleet::new(wheel.clone(), closer.hook(), config.worker.clone())?;
-            served.push(Served { config: config.clone(), closer, wheel, fleet });
+            let reminder = Closer::reminding(config)?;
+            let fleet = match &reminder {
+                Some(reminder) => fleet.reminding_by(reminder.hook())?,
+                None => fleet,
+            };
+            served.push(Served { config: config.clone(), closer, reminder, wheel, fleet });
             Ok(())
         });
         match made {
@@ -215,7 +221,9 @@ fn reload(context: &Context, served: &[Served]) {
     }
     for one in served {
         let Some(fresh) = config.wheels.iter().find(|w| w.wheel.name == *one.wheel.name()) else { continue };
-        match one.closer.take_secrets(fresh) {
+        let reminder =
+            one.reminder.as_ref().map_or(Ok(false), |reminder| reminder.take_reminder_secrets(fresh));
+        match one.closer.take_secrets(fresh).and_then(|taken| Ok(taken | reminder?)) {
             Ok(true) => tracing::info!(wheel = %one.wheel.name(), "secrets were read again"),
             Ok(false) => {}
             Err(e) => tracing::error!(wheel = %one.wheel.name(), error = %e, "secrets are not taken over"),

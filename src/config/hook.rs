@@ -69,7 +69,7 @@ pub(super) fn resolve(section: &mut Section<'_>, kind: &str) -> HookSettings {
 }
 
 #[cfg(feature = "webhook")]
-mod webhook;
+pub(super) mod webhook;
 
 #[cfg(feature = "sql")]
 mod sql;

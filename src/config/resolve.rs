@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::draft::{Draft, Key, Source, Value};
 use super::hook::{self, HookSettings, KINDS_WITH_KEYS};
+use super::reminder::{self, ReminderSettings};
 use super::section::{Findings, Section};
 use super::suggestion::nearest;
 use super::{limits, server, wheel};
@@ -38,6 +39,8 @@ pub struct WheelConfig {
     pub worker: WorkerSettings,
     /// What closes its orders.
     pub hook: HookSettings,
+    /// Who reminds before the close.
+    pub reminder: ReminderSettings,
 }
 
 /// What is logged to stderr.
@@ -162,9 +165,15 @@ fn wheel_config(draft: &Draft, findings: &mut Findings, name: &str) -> Option<Wh
     let kind = section.text("kind").unwrap_or_default();
     let mut section = Section::new(draft, findings, &hook_path, Some(&["defaults", "hook", &kind]));
     let hook = hook::resolve(&mut section, &kind);
+    let reminder_path = ["wheel", name, "reminder"];
+    let mut section = Section::new(draft, findings, &reminder_path, Some(&["defaults", "reminder"]));
+    section.is_table();
+    let kind = section.text("kind").unwrap_or_default();
+    let mut section = Section::new(draft, findings, &reminder_path, Some(&["defaults", "hook", "webhook"]));
+    let reminder = reminder::resolve(&mut section, &kind);
     let mut section = Section::new(draft, findings, &worker_path, Some(&["defaults", "worker"]));
-    wheel::check_lease(&mut section, &worker, hook.timeout());
-    Some(WheelConfig { wheel, worker, hook })
+    wheel::check_lease(&mut section, &worker, hook.timeout().max(reminder.timeout()));
+    Some(WheelConfig { wheel, worker, hook, reminder })
 }
 
 /// `[defaults]` is read only where a wheel needs it; what no wheel needs is known all the same.
@@ -176,6 +185,7 @@ fn know_the_defaults(draft: &Draft, findings: &mut Findings) {
     wheel::resolve_worker(&mut Section::new(draft, &mut scratch, &["defaults", "worker"], None));
     limits::know_the_defaults(draft, &mut scratch);
     Section::new(draft, &mut scratch, &["defaults", "hook"], None).text("kind");
+    Section::new(draft, &mut scratch, &["defaults", "reminder"], None).text("kind");
     for kind in KINDS_WITH_KEYS {
         hook::resolve(&mut Section::new(draft, &mut scratch, &["defaults", "hook", kind], None), kind);
     }

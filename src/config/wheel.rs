@@ -28,6 +28,7 @@ pub(super) fn resolve(section: &mut Section<'_>, name: WheelName) -> WheelSettin
         max_ahead: section.duration("max_ahead", SECOND..=8000 * 365 * DAY),
         hold_max_count: section.whole("hold_max_count", 0..=1000),
         hold_max_total: section.duration("hold_max_total", Duration::ZERO..=366 * DAY),
+        remind: super::reminder::when(section),
     }
 }
 

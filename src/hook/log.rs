@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{BoxFuture, Hook, Verdict};
+use crate::deadline::Stage;
 use crate::error::Result;
 use crate::lease::Lease;
 use crate::shard::WheelName;
@@ -14,7 +15,8 @@ pub struct LogHook;
 impl Hook for LogHook {
     fn judge<'a>(&'a self, wheel: &'a WheelName, leases: &'a [Lease]) -> BoxFuture<'a, Vec<Verdict>> {
         let verdicts = leases.iter().map(|lease| {
-            tracing::info!(%wheel, id = %lease.id, due_at = %lease.due_at, cause = lease.cause.as_str(), "would close");
+            let would = if lease.stage == Stage::CLOSE { "would close" } else { "would remind" };
+            tracing::info!(%wheel, id = %lease.id, due_at = %lease.due_at, cause = lease.cause.as_str(), "{would}");
             Verdict::Closed
         });
         let verdicts = verdicts.collect();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::deadline::{Cause, Generation, Id, Note, Outcome, Payload, Stage, State};
+use crate::deadline::{Cause, Generation, Id, Note, Outcome, Payload, Reminders, Stage, State};
 use crate::lease::Fence;
 use crate::shard::Shard;
 use crate::slot::Slot;
@@ -215,6 +215,8 @@ pub struct Entry {
     pub cancelled: bool,
     /// Actor and reason of a manual close.
     pub note: Option<Note>,
+    /// The reminders before its close.
+    pub reminders: Reminders,
     /// What the caller stored.
     pub payload: Payload,
     /// W3C traceparent of the enqueue.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::{Ended, Entry};
 use crate::clock::Moment;
-use crate::deadline::{Cause, Deadline, DueAt, Generation, Id, Note, Outcome, Payload, Stage};
+use crate::deadline::{Cause, Deadline, DueAt, Generation, Id, Note, Outcome, Payload, Reminders, Stage};
 use crate::lease::Fence;
 use crate::slot::{Slot, SlotWidth};
 
@@ -26,10 +26,17 @@ const FORMAT: u8 = 1;
 /// The caller's part of a body. Named fields, so that older and newer programs read each other's.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Body<'a> {
+    /// Reminders. First of all, and only where there are any: lua/lib/stage.lua reads them where they stand, without decoding.
+    #[serde(rename = "r", default, with = "serde_bytes", borrow, skip_serializing_if = "is_empty")]
+    reminders: &'a [u8],
     #[serde(rename = "p", default, with = "serde_bytes", borrow)]
     payload: &'a [u8],
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
     traceparent: Option<&'a str>,
+}
+
+fn is_empty(bytes: &&[u8]) -> bool {
+    bytes.is_empty()
 }
 
 /// The header, decoded.
@@ -46,8 +53,8 @@ pub struct Header {
 }
 
 /// A new deadline from its moments on: due_at, next_at and no hold, as in the header, then the MessagePack part. What stands before
-/// them in a header only Redis knows; for a window it fills in the moments, too.
-pub fn encode_new(deadline: &Deadline) -> Vec<u8> {
+/// them in a header only Redis knows; for a window it fills in the moments, too. `reminders` are for one that does not say itself.
+pub fn encode_new(deadline: &Deadline, reminders: &Reminders) -> Vec<u8> {
     let due_at = match deadline.due_at {
         DueAt::Moment(moment) => moment.as_millis(),
         DueAt::After(_) => 0,
@@ -56,7 +63,12 @@ pub fn encode_new(deadline: &Deadline) -> Vec<u8> {
     out.extend(due_at.to_be_bytes());
     out.extend(due_at.to_be_bytes());
     out.extend([0; 5]);
-    let body = Body { payload: deadline.payload.as_bytes(), traceparent: deadline.traceparent.as_deref() };
+    let reminders = deadline.reminders.as_ref().unwrap_or(reminders).to_stored();
+    let body = Body {
+        reminders: &reminders,
+        payload: deadline.payload.as_bytes(),
+        traceparent: deadline.traceparent.as_deref(),
+    };
     // Writing named fields of bytes and text into memory cannot fail.
     let _ = body.serialize(&mut rmp_serde::Serializer::new(&mut out).with_struct_map());
     out
@@ -71,7 +83,12 @@ pub fn encode_stored(entry: &Entry) -> Vec<u8> {
     out.extend(entry.next_at.as_millis().to_be_bytes());
     out.push(u8::try_from(entry.hold_count).unwrap_or(u8::MAX));
     out.extend(u32::try_from(entry.hold_total.as_millis()).unwrap_or(u32::MAX).to_be_bytes());
-    let body = Body { payload: entry.payload.as_bytes(), traceparent: entry.traceparent.as_deref() };
+    let reminders = entry.reminders.to_stored();
+    let body = Body {
+        reminders: &reminders,
+        payload: entry.payload.as_bytes(),
+        traceparent: entry.traceparent.as_deref(),
+    };
     out.extend(rmp_serde::to_vec_named(&body).unwrap_or_default());
     out
 }
@@ -94,18 +111,19 @@ pub fn decode_header(stored: &[u8]) -> Option<Header> {
     })
 }
 
-/// Reads payload and traceparent behind the header. A body that another program wrote in its own way is an empty payload: the order
-/// is still closed by its id.
-pub fn decode_body(stored: &[u8]) -> (Payload, Option<String>) {
+/// Reads payload, traceparent and reminders behind the header. A body that another program wrote in its own way is an empty payload:
+/// the order is still closed by its id.
+pub fn decode_body(stored: &[u8]) -> (Payload, Option<String>, Reminders) {
     let bytes = stored.get(HEADER_BYTES..).unwrap_or_default();
     let body: Body<'_> = rmp_serde::from_slice(bytes).unwrap_or_default();
-    (Payload::from_stored(body.payload.to_vec()), body.traceparent.map(str::to_owned))
+    let reminders = Reminders::from_stored(body.reminders);
+    (Payload::from_stored(body.payload.to_vec()), body.traceparent.map(str::to_owned), reminders)
 }
 
 /// Reads a whole stored deadline.
 pub fn decode_entry(id: &Id, stored: &[u8], live: &[u8], width: SlotWidth) -> Option<Entry> {
     let header = decode_header(stored)?;
-    let (payload, traceparent) = decode_body(stored);
+    let (payload, traceparent, reminders) = decode_body(stored);
     let live = Live::decode(live);
     Some(Entry {
         id: id.clone(),
@@ -124,6 +142,7 @@ pub fn decode_entry(id: &Id, stored: &[u8], live: &[u8], width: SlotWidth) -> Op
         losses: live.losses,
         cancelled: live.cancelled,
         note: live.note,
+        reminders,
         payload,
         traceparent,
     })

@@ -94,8 +94,19 @@ pub enum What {
     Back,
     /// Buried, with the reason.
     Bury(String),
-    /// The next stage fires at this moment.
-    Stage(Stage, Moment),
+    /// A reminder is over: the next stage fires at this moment. Harmless where that moment has passed.
+    Stage(Stage, Moment, Reminded),
+}
+
+/// What others are told of a reminder that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reminded {
+    /// Event `reminded`.
+    Done,
+    /// Event `reminder_failed`.
+    Failed,
+    /// Nothing: there was no need for it.
+    Needless,
 }
 
 /// What became of a lease that was to last longer.
@@ -120,7 +131,7 @@ impl Wheel {
         let mut reply = reply::Reply::array("claim", value)?;
         let now_us = reply.u64()?;
         let next = reply.u64()?;
-        let fence = Fence(reply.u64()?);
+        let (fence, sooner) = fences(&reply.value()?)?;
         let state = match reply.word()?.as_str() {
             "paused" => ShardState::Paused,
             "tripped" => ShardState::Tripped,
@@ -133,14 +144,21 @@ impl Wheel {
             trusted_until: ask.sent + ask.lease.saturating_sub(ask.margin),
             now_us,
             sent: ask.sent,
+            margin: ask.margin,
         };
+        let mut sooner = sooner.into_iter().peekable();
         let mut leases = Vec::with_capacity(reply.len() / 3);
         let mut foreign = Vec::new();
         while reply.len() >= 3 {
             let (id, stored, live) = (reply.bytes()?, reply.bytes()?, reply.bytes()?);
+            let place = leases.len() + foreign.len() + 1;
             match (Id::from_bytes(&id), body::decode_header(&stored)) {
                 (Ok(id), Some(header)) => {
-                    leases.push(grant.lease(id, &header, &stored, &live));
+                    let lease = grant.lease(id, &header, &stored, &live);
+                    leases.push(match sooner.next_if(|(at, _)| *at == place) {
+                        Some((_, own)) => grant.sooner(lease, own),
+                        None => lease,
+                    });
                 }
                 (Err(e), _) => foreign.push((id, e.to_string())),
                 (_, None) => foreign.push((id, "unreadable header".to_owned())),
@@ -238,11 +256,19 @@ struct Grant {
     trusted_until: Instant,
     now_us: u64,
     sent: Instant,
+    margin: Duration,
 }
 
 impl Grant {
+    /// The same lease with an end of its own: a reminder's, before the next stage.
+    fn sooner(&self, lease: Lease, fence: Fence) -> Lease {
+        let lasts = Duration::from_micros(fence.0.saturating_sub(self.now_us));
+        let trusted_until = self.trusted_until.min(self.sent + lasts.saturating_sub(self.margin));
+        Lease { fence, trusted_until, ..lease }
+    }
+
     fn lease(&self, id: Id, header: &body::Header, stored: &[u8], live: &[u8]) -> Lease {
-        let (payload, traceparent) = body::decode_body(stored);
+        let (payload, traceparent, reminders) = body::decode_body(stored);
         let live = body::Live::decode(live);
         Lease {
             id,
@@ -255,6 +281,7 @@ impl Grant {
             payload,
             traceparent,
             note: live.note,
+            reminders,
             trusted_until: self.trusted_until,
             redis_clock: RedisClock { us: self.now_us, at: self.sent },
         }
@@ -281,8 +308,32 @@ fn push_settlement(cmd: &mut redis::Cmd, settlement: &Settlement) {
         What::Until(moment) => cmd.arg(format!("u{}", moment.as_millis())),
         What::Back => cmd.arg("b"),
         What::Bury(reason) => cmd.arg(format!("d{}", cut(reason, 4096))),
-        What::Stage(stage, moment) => cmd.arg(format!("s{} {}", stage.0, moment.as_millis())),
+        What::Stage(stage, moment, told) => {
+            let word = match told {
+                Reminded::Done => " reminded",
+                Reminded::Failed => " reminder_failed",
+                Reminded::Needless => "",
+            };
+            cmd.arg(format!("s{} {}{word}", stage.0, moment.as_millis()))
+        }
     };
+}
+
+/// The fence of a claim, and the places of leases that end sooner, with theirs.
+fn fences(value: &redis::Value) -> Result<(Fence, Vec<(usize, Fence)>)> {
+    if let Some(fence) = reply::number(value).and_then(|fence| u64::try_from(fence).ok()) {
+        return Ok((Fence(fence), Vec::new()));
+    }
+    let text = reply::bytes("claim", value.clone())?;
+    let text = String::from_utf8_lossy(&text);
+    let mut words = text.split(' ');
+    let read = |word: &str| {
+        let (place, fence) = word.split_once(':')?;
+        Some((place.parse().ok()?, Fence(fence.parse().ok()?)))
+    };
+    let fence = words.next().and_then(|word| word.parse().ok()).map(Fence);
+    let sooner: Option<Vec<_>> = words.map(read).collect();
+    fence.zip(sooner).ok_or_else(|| reply::unexpected("claim", &text))
 }
 
 fn cut(text: &str, bytes: usize) -> &str {

@@ -66,7 +66,8 @@ impl Wheel {
         for &at in members {
             dues.push(self.due_argument(deadlines[at].due_at)?);
         }
-        let bodies: Vec<Vec<u8>> = members.iter().map(|&at| body::encode_new(&deadlines[at])).collect();
+        let bodies: Vec<Vec<u8>> =
+            members.iter().map(|&at| body::encode_new(&deadlines[at], &self.settings().remind)).collect();
         let value = self
             .call(&script::ENQUEUE, shard, |cmd| {
                 cmd.arg(match on_conflict {

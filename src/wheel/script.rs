@@ -41,6 +41,7 @@ macro_rules! script {
                 include_str!("../../lua/lib/slot.lua"),
                 include_str!("../../lua/lib/live.lua"),
                 include_str!("../../lua/lib/ended.lua"),
+                include_str!("../../lua/lib/stage.lua"),
                 include_str!("../../lua/lib/lease.lua"),
                 include_str!(concat!("../../lua/", $verb, ".lua")),
             ),

@@ -31,6 +31,7 @@ impl Wheel {
         settings.cancelled_keep = settings.cancelled_keep.max(Duration::from_secs(60));
         settings.events_keep = settings.events_keep.max(Duration::from_secs(60));
         settings.hold_max_count = 1;
+        settings.remind = crate::deadline::Reminders::default();
         settings.hold_max_total = Duration::from_secs(3600);
         let front = front(&settings, "");
         let keys = vec![keys::of_shard(&format!("~{worker}"), Shard(0))];
@@ -48,6 +49,7 @@ impl Wheel {
             payload: Payload::default(),
             traceparent: None,
             cause: Cause::Due,
+            reminders: None,
         };
         let now = DueAt::After(Duration::ZERO);
         let (a, b, c, d) = (id("a")?, id("b")?, id("c")?, id("d")?);

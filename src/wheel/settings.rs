@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
+use crate::deadline::Reminders;
 use crate::shard::{ShardCount, WheelName};
 use crate::slot::SlotWidth;
 
@@ -28,6 +29,8 @@ pub struct WheelSettings {
     pub hold_max_count: u32,
     /// Time a deadline may be held in all.
     pub hold_max_total: Duration,
+    /// Reminders of deadlines that do not say themselves.
+    pub remind: Reminders,
 }
 
 impl WheelSettings {
@@ -45,6 +48,7 @@ impl WheelSettings {
             max_ahead: 24 * 36_600 * HOUR,
             hold_max_count: 3,
             hold_max_total: HOUR,
+            remind: Reminders::default(),
         }
     }
 }

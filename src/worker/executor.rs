@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::failpoint;
 use super::heartbeat::Leases;
+use super::reminder::{self, Reminder};
 use super::settings::WorkerSettings;
 use super::settler::Judged;
 use super::tally::{Tally, add};
@@ -20,13 +21,14 @@ use crate::wheel::{What, Wheel};
 
 /// Calls the hook.
 pub struct Executor {
-    wheel: Wheel,
+    pub(super) wheel: Wheel,
     hook: Arc<dyn Hook>,
-    settings: WorkerSettings,
-    leases: Arc<Leases>,
+    pub(super) settings: WorkerSettings,
+    pub(super) leases: Arc<Leases>,
     settlers: Vec<UnboundedSender<Judged>>,
     tally: Arc<Tally>,
-    calls: TaskTracker,
+    pub(super) calls: TaskTracker,
+    pub(super) reminder: Reminder,
     /// Calls in a row that found the hook unavailable.
     unavailable: AtomicU32,
 }
@@ -39,9 +41,20 @@ impl Executor {
         leases: Arc<Leases>,
         settlers: Vec<UnboundedSender<Judged>>,
         tally: Arc<Tally>,
+        reminder: Reminder,
     ) -> Self {
         let calls = TaskTracker::new();
-        Self { wheel, hook, settings, leases, settlers, tally, calls, unavailable: AtomicU32::new(0) }
+        Self {
+            wheel,
+            hook,
+            settings,
+            leases,
+            settlers,
+            tally,
+            calls,
+            reminder,
+            unavailable: AtomicU32::new(0),
+        }
     }
 
     /// Calls the hook for these leases, in calls of the hook's batch size, side by side. `permits` covers them all; `and` is dropped
@@ -54,6 +67,10 @@ impl Executor {
         and: Option<Arc<OwnedSemaphorePermit>>,
     ) {
         failpoint::reach(failpoint::AFTER_CLAIM, leases.iter().map(|lease| lease.id.as_str()));
+        let reminders = reminder::take(&mut leases);
+        if let Some(own) = permits.split(reminders.len()).filter(|_| !reminders.is_empty()) {
+            self.remind(shard, reminders, own);
+        }
         let size = self.hook.batch_size().max(1);
         while !leases.is_empty() {
             let rest = leases.split_off(leases.len().min(size));
@@ -88,7 +105,7 @@ impl Executor {
     async fn call(&self, shard: Shard, leases: Vec<Lease>, permits: OwnedSemaphorePermit) {
         let batch = self.leases.take(shard, &leases, self.settings.lease);
         failpoint::reach(failpoint::IN_HOOK, leases.iter().map(|lease| lease.id.as_str()));
-        let (leases, verdicts) = self.judge(leases).await;
+        let (leases, verdicts) = self.judge(&self.hook, leases).await;
         failpoint::reach(failpoint::BEFORE_SETTLE, leases.iter().map(|lease| lease.id.as_str()));
         let streak = self.note_availability(&verdicts);
         let settings = &self.settings;
@@ -105,13 +122,13 @@ impl Executor {
 
     /// Asks the hook, in a task of its own: a panic or a call that overruns is that call's, and nothing is dropped in the middle of a
     /// transaction.
-    async fn judge(&self, leases: Vec<Lease>) -> (Vec<Lease>, Vec<Verdict>) {
+    pub(super) async fn judge(&self, hook: &Arc<dyn Hook>, leases: Vec<Lease>) -> (Vec<Lease>, Vec<Verdict>) {
         add(&self.tally.hook_calls, 1);
         let leases = Arc::new(leases);
-        let (hook, wheel, asked) = (self.hook.clone(), self.wheel.clone(), leases.clone());
+        let limit = hook.timeout() + Duration::from_millis(500);
+        let (hook, wheel, asked) = (hook.clone(), self.wheel.clone(), leases.clone());
         let call = tokio::spawn(async move { hook.judge(wheel.name(), &asked).await });
         // The hook keeps its own time; this is for one that does not.
-        let limit = self.hook.timeout() + Duration::from_millis(500);
         let fault = match tokio::time::timeout(limit, call).await {
             Ok(Ok(verdicts)) if verdicts.len() == leases.len() => {
                 return (Arc::try_unwrap(leases).unwrap_or_else(|shared| shared.to_vec()), verdicts);
@@ -141,7 +158,7 @@ impl Executor {
         }
     }
 
-    fn hand_over(&self, shard: Shard, judged: Judged) {
+    pub(super) fn hand_over(&self, shard: Shard, judged: Judged) {
         // The settler is gone only when the process ends; the lease then ends by itself.
         if let Some(settler) = self.settlers.get(usize::from(shard.0)) {
             drop(settler.send(judged));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::service::Service;
 use super::tally::{Tally, add};
-use crate::deadline::Id;
+use crate::deadline::{Id, Stage};
 use crate::error::Result;
 use crate::lease::{Fence, Lease};
 use crate::shard::Shard;
@@ -27,6 +27,9 @@ pub struct Batch {
     number: u64,
     shard: Shard,
     count: usize,
+    /// Where reminders are among them, until when each lease may be trusted: a reminder's may end sooner than its neighbours', and is
+    /// never renewed, because it must end where the next stage begins.
+    own_ends: Vec<Instant>,
     held: Mutex<Held>,
 }
 
@@ -46,10 +49,12 @@ impl Leases {
         let now = Instant::now();
         let held = Held {
             fences: leases.iter().map(|lease| (lease.id.clone(), Some(lease.fence))).collect(),
-            trusted_until: leases.first().map_or(now, |lease| lease.trusted_until),
+            trusted_until: leases.iter().map(|lease| lease.trusted_until).max().unwrap_or(now),
             renew_at: leases.first().map_or(now, |lease| lease.redis_clock.at) + lease / 3,
         };
-        let batch = Arc::new(Batch { number, shard, count: leases.len(), held: Mutex::new(held) });
+        let reminds = leases.iter().any(|lease| lease.stage != Stage::CLOSE);
+        let own_ends = leases.iter().filter(|_| reminds).map(|lease| lease.trusted_until).collect();
+        let batch = Arc::new(Batch { number, shard, count: leases.len(), own_ends, held: Mutex::new(held) });
         self.lock().insert(number, batch.clone());
         batch
     }
@@ -65,7 +70,8 @@ impl Leases {
     }
 
     fn due(&self, now: Instant) -> Vec<Arc<Batch>> {
-        self.lock().values().filter(|batch| batch.lock().renew_at <= now).cloned().collect()
+        let renews = |batch: &&Arc<Batch>| batch.own_ends.is_empty() && batch.lock().renew_at <= now;
+        self.lock().values().filter(renews).cloned().collect()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Batch>>> {
@@ -77,7 +83,7 @@ impl Batch {
     /// The current fence of the lease at that place in the batch; `None` where it was lost or can be trusted no more.
     pub fn fence(&self, at: usize, now: Instant) -> Option<Fence> {
         let held = self.lock();
-        if now >= held.trusted_until {
+        if now >= held.trusted_until || self.own_ends.get(at).is_some_and(|end| now >= *end) {
             return None;
         }
         held.fences.get(at).and_then(|(_, fence)| *fence)

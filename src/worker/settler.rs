@@ -12,7 +12,7 @@ use super::tally::{Tally, add};
 use crate::deadline::{Id, Outcome};
 use crate::shard::Shard;
 use crate::wheel::answer::Settled;
-use crate::wheel::{MAX_BATCH, Settlement, What, Wheel};
+use crate::wheel::{MAX_BATCH, Reminded, Settlement, What, Wheel};
 
 /// A batch whose hook has answered. Dropping it gives back its permits, on every path.
 pub struct Judged {
@@ -113,6 +113,8 @@ impl Settler {
             (Settled::Done, What::Until(_)) => &tally.not_due,
             (Settled::Done, What::Back) => &tally.given_back,
             (Settled::Done, What::Bury(_)) => &tally.buried,
+            (Settled::Done, What::Stage(_, _, Reminded::Done)) => &tally.reminded,
+            (Settled::Done, What::Stage(_, _, Reminded::Failed)) => &tally.reminder_failed,
             (Settled::Done, What::Stage(..)) => return,
         };
         add(counter, 1);

@@ -23,6 +23,10 @@ pub struct Tally {
     pub retried: AtomicU64,
     /// To be tried again, hook unavailable.
     pub unavailable: AtomicU64,
+    /// Reminders that were given.
+    pub reminded: AtomicU64,
+    /// Reminders that were given up.
+    pub reminder_failed: AtomicU64,
     /// Buried.
     pub buried: AtomicU64,
     /// Ended as cancelled when settled.
@@ -77,6 +81,8 @@ snapshot!(
     not_due,
     retried,
     unavailable,
+    reminded,
+    reminder_failed,
     buried,
     cancelled,
     given_back,

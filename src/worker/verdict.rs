@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::settings::WorkerSettings;
+use crate::clock::Moment;
 use crate::deadline::Outcome;
 use crate::hook::Verdict;
 use crate::lease::Lease;
-use crate::wheel::What;
+use crate::wheel::{Reminded, What};
 
 /// The longest wait for a hook that cannot be asked: after it comes back, no order waits longer than this.
 const UNAVAILABLE_CAP: Duration = Duration::from_secs(60);
@@ -35,5 +36,32 @@ pub fn what_of(verdict: Verdict, lease: Lease, settings: &WorkerSettings, streak
                 What::Bury(reason)
             }
         }
+    }
+}
+
+/// What becomes of a reminder's lease. It never ends the deadline and is never buried: the next stage comes in any case. A wait that would
+/// reach the next stage ends the reminder instead, which Redis's clock decides (lua/settle.lua).
+pub fn what_of_reminder(verdict: &Verdict, lease: &Lease, settings: &WorkerSettings) -> What {
+    let policy = &settings.retry;
+    let over = |told| {
+        let now_ms = lease.redis_clock.us_at(std::time::Instant::now()) / 1000;
+        let now = Moment::EPOCH.plus(Duration::from_millis(now_ms));
+        let (stage, moment) = lease.reminders.after(lease.stage, lease.due_at, now);
+        What::Stage(stage, moment, told)
+    };
+    match verdict {
+        Verdict::Closed => over(Reminded::Done),
+        // Paid or closed already: the close will find that out for itself.
+        Verdict::Skipped { .. } => over(Reminded::Needless),
+        Verdict::NotDue { until: Some(until) } => What::Until(*until),
+        Verdict::NotDue { until: None } => What::Wait(settings.not_due_wait),
+        Verdict::Unavailable { retry_after, .. } => {
+            let own = policy.backoff.wait_after(1);
+            What::Wait(retry_after.map_or(own, |asked| asked.max(own)))
+        }
+        Verdict::Failed { .. } if lease.attempt < policy.max_attempts => {
+            What::Retry(policy.backoff.wait_after(lease.attempt))
+        }
+        Verdict::Failed { .. } | Verdict::Rejected { .. } | Verdict::Gone { .. } => over(Reminded::Failed),
     }
 }

@@ -6,14 +6,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use duewheel::clock::Moment;
-use duewheel::deadline::{Cause, DueAt, Generation, Id, Note, OnConflict, Outcome, Payload, Stage, State};
+use duewheel::deadline::{
+    Cause, DueAt, Generation, Id, Note, OnConflict, Outcome, Payload, Reminders, Stage, State,
+};
 use duewheel::lease::{Fence, Lease};
 use duewheel::shard::Shard;
 use duewheel::slot::{Slot, SlotWidth};
 use duewheel::wheel::answer::{
     Answer, Cancelled, Ended, Enqueued, EnqueuedHow, Entry, Inspection, Refusal, Scheduled, Settled,
 };
-use duewheel::wheel::{Renewed, What};
+use duewheel::wheel::{Reminded, Renewed, What};
 
 /// The ids of a history; their order is the order of their bytes.
 pub const IDS: [&str; 3] = ["a", "b", "c"];
@@ -63,6 +65,29 @@ pub struct Life {
     pub cancelled: bool,
     pub note: Option<Note>,
     pub payload: Payload,
+    pub reminders: Reminders,
+}
+
+impl Life {
+    /// When a stage fires.
+    fn moment(&self, stage: u8) -> u64 {
+        self.reminders.moment(Stage(stage), moment(self.due_ms)).as_millis()
+    }
+
+    /// Whose turn it is at a moment: a reminder ends where the next stage begins.
+    fn turn(&self, at_ms: u64) -> u8 {
+        let mut stage = self.stage;
+        while stage > 0 && self.moment(stage - 1) <= at_ms {
+            stage -= 1;
+        }
+        stage
+    }
+
+    /// Passes over to a stage: attempts and losses are each stage's own.
+    fn pass_to(&mut self, stage: u8) {
+        (self.stage, self.next_ms) = (stage, self.moment(stage));
+        (self.attempts, self.losses, self.note) = (0, 0, None);
+    }
 }
 
 /// The shard.
@@ -157,6 +182,7 @@ impl Model {
         force: bool,
         cause: Cause,
         payload: &Payload,
+        reminders: &Reminders,
         answers: &[Answer<Enqueued>],
     ) -> Check {
         let before = self.last_generation;
@@ -195,13 +221,14 @@ impl Model {
                 if how != EnqueuedHow::Replaced {
                     self.count("enqueued");
                 }
+                let (stage, next) = reminders.after(Stage(255), moment(due_ms), moment(self.now_ms()));
                 self.lives[id] = Some(Life {
                     place: Place::Scheduled,
                     generation,
                     due_ms,
-                    next_ms: due_ms,
-                    level: self.level(due_ms),
-                    stage: 0,
+                    next_ms: next.as_millis(),
+                    level: self.level(next.as_millis()),
+                    stage: stage.0,
                     holds: 0,
                     held_ms: 0,
                     cause,
@@ -210,6 +237,7 @@ impl Model {
                     cancelled: false,
                     note: None,
                     payload: payload.clone(),
+                    reminders: reminders.clone(),
                 });
             }
         }
@@ -220,8 +248,11 @@ impl Model {
         for (&id, answer) in ids.iter().zip(answers) {
             let state = self.state(id);
             let ended = self.remembered(id).cloned();
+            // A leased reminder closes nothing, so a cancel does not wait for it.
+            let reminding = self.lives[id].as_ref().is_some_and(|life| life.stage > 0);
             let expected = match (state, only_dead) {
                 (State::Dead, _) | (State::Scheduled, false) => Ok(Cancelled::Cancelled),
+                (State::Leased, false) if reminding => Ok(Cancelled::Cancelled),
                 (State::Scheduled | State::Leased, true) => Err(Refusal::Scheduled),
                 (State::Leased, false) => Ok(Cancelled::Leased),
                 (State::Absent, true) => Err(Refusal::Absent),
@@ -323,10 +354,12 @@ impl Model {
             return same("reschedule", answer, &Err(Refusal::Generation { stored: life.generation }));
         }
         (life.due_ms, life.attempts, life.losses, life.note) = (due_ms, 0, 0, None);
+        let (stage, next) = life.reminders.after(Stage(255), moment(due_ms), moment(self.now_us / 1000));
+        life.stage = stage.0;
         if life.cause == Cause::Manual {
             life.cause = Cause::Due;
         }
-        self.moved("reschedule", id, true, due_ms, answer)
+        self.moved("reschedule", id, true, next.as_millis(), answer)
     }
 
     pub fn hold(&mut self, id: usize, for_ms: u64, answer: &Answer<Scheduled>) -> Check {
@@ -336,12 +369,17 @@ impl Model {
         let now = self.now_ms();
         let life = self.lives[id].as_mut().unwrap();
         let next_ms = life.next_ms.max(now + for_ms);
-        let added = next_ms.saturating_sub(life.next_ms.max(now));
+        let closes = if life.stage > 0 { life.due_ms } else { life.next_ms };
+        let added = closes.max(now + for_ms).saturating_sub(closes.max(now));
         if life.holds + 1 > HOLD_MAX_COUNT || life.held_ms + added > HOLD_MAX_MS {
             let cap = Refusal::HoldCap { count: life.holds, total: Duration::from_millis(life.held_ms) };
             return same("hold", answer, &Err(cap));
         }
         (life.holds, life.held_ms) = (life.holds + 1, life.held_ms + added);
+        let turn = life.turn(next_ms);
+        if turn < life.stage {
+            (life.stage, life.attempts, life.losses) = (turn, 0, 0);
+        }
         self.moved("hold", id, false, next_ms, answer)
     }
 
@@ -350,7 +388,7 @@ impl Model {
             return same("release", answer, &Err(refusal));
         }
         let life = self.lives[id].as_ref().unwrap();
-        let to = life.due_ms.max(self.now_ms());
+        let to = life.moment(life.stage).max(self.now_ms());
         if life.holds == 0 || life.next_ms <= to {
             return same("release", answer, &Err(Refusal::NotHeld));
         }
@@ -375,12 +413,12 @@ impl Model {
             return same("revive", answer, &Err(refusal));
         }
         let life = self.lives[id].as_mut().unwrap();
-        (life.attempts, life.losses, life.cancelled) = (0, 0, false);
+        (life.attempts, life.losses, life.cancelled, life.stage) = (0, 0, false, 0);
         self.moved("revive", id, true, self.now_ms(), answer)
     }
 
     pub fn claim(&mut self, ask: &Asked, given: &Given<'_>) -> Check {
-        let reaped = self.reap(ask.limit, ask.poison);
+        let reaped = self.reap(ask);
         same("claim: reaped", &given.reaped, &reaped)?;
         same("claim: paused", &given.paused, &self.paused)?;
         let ids: Vec<usize> = given.leases.iter().map(|lease| index(&lease.id)).collect();
@@ -402,8 +440,11 @@ impl Model {
         ensure(choices.contains(&(ids.clone(), given.alone)), || {
             format!("claim: the wheel gave {ids:?} (alone: {}), the model allows {choices:?}", given.alone)
         })?;
-        if let Some(first) = given.leases.first() {
-            let fence = first.fence.0;
+        if !given.leases.is_empty() {
+            // A lease that ends sooner, because it is a reminder's, has an odd fence of its own.
+            let shared = given.leases.iter().map(|lease| lease.fence.0).find(|fence| fence % 2 == 0);
+            let least = (self.last_fence + 2).max(self.now_us + ask.lease_us);
+            let fence = shared.unwrap_or(least + least % 2);
             ensure(fence > self.last_fence && fence % 2 == 0 && fence >= self.now_us + ask.lease_us, || {
                 format!("fence {fence} after {} at {}", self.last_fence, self.now_us)
             })?;
@@ -412,15 +453,32 @@ impl Model {
             for lease in given.leases {
                 let life = self.lives[index(&lease.id)].as_mut().unwrap();
                 ensure(life.next_ms <= self.now_us / 1000, || format!("{} is early", lease.id))?;
-                life.place = Place::Leased(fence);
-                self.lease_matches(lease, fence)?;
+                let turn = life.turn(self.now_us / 1000);
+                let passed = turn < life.stage;
+                if passed {
+                    life.pass_to(turn);
+                }
+                let mut own = fence;
+                if turn > 0 {
+                    let next_us = life.moment(turn - 1) * 1000;
+                    let sooner = next_us - (next_us - self.now_us) / 8;
+                    if sooner < fence {
+                        own = sooner - 1 + sooner % 2;
+                    }
+                }
+                life.place = Place::Leased(own);
+                if passed {
+                    self.count("reminder_failed");
+                }
+                self.lease_matches(lease, own)?;
             }
         }
         self.next_look_is_right(ask, given)
     }
 
     /// Puts expired leases back, the first that ended first.
-    fn reap(&mut self, limit: usize, poison: u32) -> u64 {
+    fn reap(&mut self, ask: &Asked) -> u64 {
+        let (limit, poison) = (ask.limit, ask.poison);
         let mut expired: Vec<(u64, usize)> = (0..3)
             .filter_map(|id| self.fence(id).filter(|end| *end <= self.now_us).map(|end| (end, id)))
             .collect();
@@ -435,6 +493,14 @@ impl Model {
                 let life = self.lives[id].take().unwrap();
                 self.ended[id] = Some(self.end(Outcome::Cancelled, &life, life.attempts + 1, end));
                 self.count("cancelled");
+            } else if life.stage > 0 {
+                life.place = Place::Scheduled;
+                let turn = life.turn(self.now_us / 1000);
+                let left = (life.moment(life.stage - 1) * 1000).saturating_sub(self.now_us);
+                if turn < life.stage || life.losses >= 2 || left * 8 < ask.lease_us {
+                    life.pass_to(turn.min(life.stage - 1));
+                    self.count("reminder_failed");
+                }
             } else if life.losses >= 2 + poison {
                 let reason = format!("lost its lease {lost_alone} times, alone");
                 life.place = Place::Dead { at_ms: self.now_us / 1000, reason };
@@ -486,7 +552,8 @@ impl Model {
             Fence(fence),
         );
         same("lease", &wheel, &model)?;
-        same("lease", &(&lease.payload, &lease.note), &(&life.payload, &life.note))
+        same("lease", &(&lease.payload, &lease.note), &(&life.payload, &life.note))?;
+        same("lease", &lease.reminders, &life.reminders)
     }
 
     /// Never after something could be claimed or reaped; never at once where nothing can.
@@ -561,7 +628,7 @@ impl Model {
         let life = self.lives[id].as_mut().unwrap();
         life.place = Place::Scheduled;
         let mut counted = None;
-        let to = match what {
+        let mut to = match what {
             What::End { .. } | What::Back => return Settled::Done,
             What::Bury(reason) => {
                 (life.attempts, life.losses) = (life.attempts + 1, 0);
@@ -576,15 +643,24 @@ impl Model {
             }
             What::Wait(wait) => now + millis(*wait),
             What::Until(until) => until.as_millis().max(now),
-            What::Stage(stage, at) => {
+            What::Stage(stage, at, told) => {
                 (life.stage, life.attempts) = (stage.0, 0);
+                let word = [("reminded", Reminded::Done), ("reminder_failed", Reminded::Failed)];
+                counted = word.iter().find(|(_, of)| of == told).map(|(word, _)| *word);
                 at.as_millis()
             }
         };
+        let mut given_up = None;
+        if life.stage > 0 && !matches!(what, What::Stage(..)) && to >= life.moment(life.stage - 1) {
+            // A reminder's tries end where the next stage begins.
+            to = life.moment(life.stage - 1);
+            (life.stage, life.attempts) = (life.stage - 1, 0);
+            given_up = Some("reminder_failed");
+        }
         (life.losses, life.next_ms) = (0, to);
         let level = self.level(to);
         self.lives[id].as_mut().unwrap().level = level;
-        counted.into_iter().for_each(|what| self.count(what));
+        counted.into_iter().chain(given_up).for_each(|what| self.count(what));
         Settled::Done
     }
 
@@ -654,6 +730,7 @@ impl Model {
                 losses: life.losses,
                 cancelled: life.cancelled,
                 note: life.note.clone(),
+                reminders: life.reminders.clone(),
                 payload: life.payload.clone(),
                 traceparent: None,
             }),

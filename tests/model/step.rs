@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+/// Milliseconds before the close to remind; half of the deadlines have none.
+pub const REMIND: [&[u64]; 5] = [&[], &[1], &[1000, 2000], &[999, 60_000, 299_000], &[4_000, 4_095_999]];
+
 /// When a step's deadline is due.
 #[derive(Debug, Clone, Copy)]
 pub enum Due {
@@ -25,7 +28,10 @@ pub enum Verdict {
     Until(i64),
     Back,
     Bury,
+    /// To any stage at any moment.
     Stage(u8, u64),
+    /// A reminder is over: told as `reminded`, as `reminder_failed`, or not at all.
+    Reminded(u8),
 }
 
 /// Which generation a reschedule expects.
@@ -45,6 +51,8 @@ pub enum Verb {
         force: bool,
         cause: u8,
         payload: u8,
+        /// Which reminders.
+        remind: usize,
     },
     Cancel {
         ids: Vec<usize>,
@@ -156,14 +164,15 @@ fn verdict() -> impl Strategy<Value = Verdict> {
         1 => Just(Verdict::Back),
         2 => Just(Verdict::Bury),
         1 => (0..3_u8, wait()).prop_map(|(stage, ms)| Verdict::Stage(stage, ms)),
+        3 => (0..3_u8).prop_map(Verdict::Reminded),
     ]
 }
 
 fn verb() -> impl Strategy<Value = Verb> {
     prop_oneof![
-        16 => (ids(), due(), 0..4_u8, prop::bool::weighted(0.3), 0..5_u8, 0..3_u8).prop_map(
-            |(ids, due, on_conflict, force, cause, payload)| Verb::Enqueue {
-                ids, due, on_conflict, force, cause, payload
+        16 => (ids(), due(), 0..4_u8, prop::bool::weighted(0.3), 0..5_u8, 0..3_u8, 0..2 * REMIND.len()).prop_map(
+            |(ids, due, on_conflict, force, cause, payload, remind)| Verb::Enqueue {
+                ids, due, on_conflict, force, cause, payload, remind: remind % REMIND.len() * (remind % 2)
             }
         ),
         6 => (ids(), prop::bool::weighted(0.3)).prop_map(|(ids, only_dead)| Verb::Cancel { ids, only_dead }),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use duewheel::clock::Moment;
-use duewheel::deadline::{Cause, Generation, Id, Payload, Stage};
+use duewheel::deadline::{Cause, Generation, Id, Payload, Reminders, Stage};
 use duewheel::hook::sql::{Dialect, SqlHook, SqlSettings, audit_ddl};
 use duewheel::hook::{Hook, Verdict};
 use duewheel::lease::{Fence, Lease, RedisClock};
@@ -322,6 +322,7 @@ pub fn lease(id: impl ToString) -> Lease {
         payload: Payload::default(),
         traceparent: None,
         note: None,
+        reminders: Reminders::default(),
         trusted_until: Instant::now() + Duration::from_secs(25),
         redis_clock: RedisClock { us: Moment::host_now().as_millis() * 1000, at: Instant::now() },
     }

@@ -39,7 +39,14 @@ pub fn id(text: &str) -> Id {
 }
 
 pub fn deadline(text: &str, due_at: DueAt) -> Deadline {
-    Deadline { id: id(text), due_at, payload: Payload::default(), traceparent: None, cause: Cause::Due }
+    Deadline {
+        id: id(text),
+        due_at,
+        payload: Payload::default(),
+        traceparent: None,
+        cause: Cause::Due,
+        reminders: None,
+    }
 }
 
 pub fn after(millis: u64) -> DueAt {

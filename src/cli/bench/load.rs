@@ -46,7 +46,14 @@ impl Load {
 
     fn deadline(&self, number: u64, due_at: DueAt) -> Result<Deadline> {
         let id = Id::new(&id(number))?;
-        Ok(Deadline { id, due_at, payload: self.payload.clone(), traceparent: None, cause: Cause::Due })
+        Ok(Deadline {
+            id,
+            due_at,
+            payload: self.payload.clone(),
+            traceparent: None,
+            cause: Cause::Due,
+            reminders: None,
+        })
     }
 
     /// Places `count` deadlines numbered from `first`, with the moment that `due_at` gives each.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::clock::{Moment, parse_duration};
-use crate::deadline::{Cause, Deadline, DueAt, Id, Payload};
+use crate::deadline::{Cause, Deadline, DueAt, Id, Payload, Reminders};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +19,8 @@ struct Fields<'a> {
     payload: Option<&'a RawValue>,
     #[serde(default)]
     traceparent: Option<String>,
+    #[serde(default)]
+    remind: Option<Vec<String>>,
 }
 
 /// The deadline of a line, or what is wrong with it.
@@ -42,7 +44,13 @@ pub fn parse(line: &[u8]) -> Result<Deadline, String> {
             .transpose()
             .map_err(|e| e.to_string())?,
         cause: Cause::Due,
+        reminders: fields.remind.map(|before| reminders(&before)).transpose()?,
     })
+}
+
+fn reminders(before: &[String]) -> Result<Reminders, String> {
+    let before: Result<Vec<_>, _> = before.iter().map(|text| parse_duration("remind", text)).collect();
+    before.and_then(|before| Reminders::new(&before)).map_err(|e| e.to_string())
 }
 
 /// A moment as text, or as a number of epoch milliseconds.

@@ -9,11 +9,11 @@ use crate::config::section::Section;
 use crate::error::Error;
 use crate::hook::webhook::{WebhookFormat, WebhookHook, WebhookSecret, WebhookSettings};
 
-pub(super) fn resolve(section: &mut Section<'_>) -> WebhookSettings {
+pub(in crate::config) fn resolve(section: &mut Section<'_>) -> WebhookSettings {
     let ms = Duration::from_millis;
     let day = Duration::from_secs(86_400);
     // A query may hold a token.
-    let shown = |url: &str| super::super::shown_url(url.split(['?', '#']).next().unwrap_or_default());
+    let shown = |url: &str| crate::config::shown_url(url.split(['?', '#']).next().unwrap_or_default());
     let url = match section.secrets("url", shown).as_slice() {
         [url] => url.expose_secret().to_owned(),
         urls => {

@@ -105,6 +105,7 @@ fn sample(kind: KeyType) -> Option<crate::lease::Lease> {
         payload: crate::deadline::Payload::default(),
         traceparent: None,
         note: None,
+        reminders: crate::deadline::Reminders::default(),
         trusted_until: now,
         redis_clock: crate::lease::RedisClock { us: 0, at: now },
     })
