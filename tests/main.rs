@@ -11,6 +11,7 @@
 
 mod rig;
 
+mod backlog;
 mod cases;
 mod cli;
 mod clock_guard;
