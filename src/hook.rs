@@ -35,6 +35,16 @@ pub trait Hook: Send + Sync + 'static {
     /// The start-up checks: refuses with the reason when the hook could not close anything.
     fn check(&self) -> BoxFuture<'_, Result<Vec<String>>>;
 
+    /// The endpoints behind this hook, by names for people: whatever may be away while the others are there.
+    fn endpoints(&self) -> Vec<String> {
+        vec!["the hook".to_owned()]
+    }
+
+    /// Which of [`Hook::endpoints`] this order goes to.
+    fn endpoint(&self, _lease: &Lease) -> usize {
+        0
+    }
+
     /// Reads the clocks of the databases that judge whether an order is due, each with a name for people. Empty where there are none, or
     /// where none answers just now.
     fn clocks(&self) -> BoxFuture<'_, Vec<(String, Reading)>> {

@@ -7,6 +7,7 @@
 
 mod alarm;
 mod beat;
+mod circuit;
 mod clock_guard;
 mod executor;
 pub mod failpoint;
@@ -31,6 +32,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use circuit::CircuitSettings;
 pub use settings::WorkerSettings;
 pub use tally::{Tally, TallySnapshot};
 
@@ -102,7 +104,7 @@ impl Worker {
         let permits = Arc::new(Semaphore::new(self.settings.concurrency));
         let leases = Arc::new(Leases::default());
         let gate = Arc::new(Gate::default());
-        let limits = Arc::new(Limits::new(&self.wheel, &self.token, &self.settings));
+        let limits = Arc::new(Limits::new(&self.wheel, &self.token, self.hook.endpoints(), &self.settings));
         let preference = Arc::new(Preference::new(&self.token, shards.len()));
         let alarm = Alarm::start();
         let looks = beat::Beat::new(self.settings.poll_interval);
@@ -122,7 +124,7 @@ impl Worker {
             self.wheel.clone(),
             self.hook.clone(),
             self.settings.clone(),
-            leases.clone(),
+            executor::Held { leases: leases.clone(), limits: limits.clone() },
             settlers,
             self.tally.clone(),
             reminder::Reminder::new(self.reminder.clone(), self.settings.concurrency),

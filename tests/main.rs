@@ -13,6 +13,7 @@ mod rig;
 
 mod backlog;
 mod cases;
+mod circuit;
 mod cli;
 mod clock_guard;
 mod config;

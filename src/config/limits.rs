@@ -1,11 +1,11 @@
-//! What holds claiming back: `[wheel.NAME.clock]`, `[wheel.NAME.limit]`.
+//! What holds claiming back: `[wheel.NAME.clock]`, `[wheel.NAME.limit]`, `[wheel.NAME.circuit]`.
 
 use std::time::Duration;
 
 use super::draft::Draft;
 use super::section::{Findings, Section};
 use crate::wheel::Rate;
-use crate::worker::WorkerSettings;
+use crate::worker::{CircuitSettings, WorkerSettings};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -13,7 +13,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 type Read = fn(&mut Section<'_>, &mut WorkerSettings);
 
 /// The sections, each of them also under `[defaults]`.
-const SECTIONS: [(&str, Read); 2] = [("clock", clock), ("limit", limit)];
+const SECTIONS: [(&str, Read); 3] = [("clock", clock), ("limit", limit), ("circuit", circuit)];
 
 /// Reads the sections of one wheel.
 pub(super) fn resolve(draft: &Draft, findings: &mut Findings, wheel: &str, worker: &mut WorkerSettings) {
@@ -46,4 +46,13 @@ fn limit(section: &mut Section<'_>, worker: &mut WorkerSettings) {
     // A quarter of a second's worth; in range, so nothing is cut.
     let burst = if burst == 0 { (rate / 4.0).ceil().max(1.0) as u32 } else { burst };
     worker.rate = section.checked("rate", Rate::new(rate, burst));
+}
+
+fn circuit(section: &mut Section<'_>, worker: &mut WorkerSettings) {
+    worker.circuit = CircuitSettings {
+        streak: section.whole("streak", 1..=1000),
+        ratio: section.number("ratio", 0.01..=2.0),
+        probe_interval: section
+            .duration("probe_interval", Duration::from_millis(10)..=Duration::from_secs(60)),
+    };
 }

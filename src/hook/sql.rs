@@ -230,6 +230,14 @@ impl Hook for SqlHook {
         Box::pin(check::check(self))
     }
 
+    fn endpoints(&self) -> Vec<String> {
+        self.pools.iter().map(|pool| pool.database.shown.clone()).collect()
+    }
+
+    fn endpoint(&self, lease: &Lease) -> usize {
+        self.route(Order { place: 0, lease }).unwrap_or(0)
+    }
+
     fn clocks(&self) -> BoxFuture<'_, Vec<(String, Reading)>> {
         Box::pin(async move {
             let read = self.pools.iter().map(|pool| clock::read(pool, self.settings.prepared));

@@ -17,7 +17,8 @@ mod verdict;
 mod wire;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use hyper::header::{HOST, HeaderMap, HeaderValue};
@@ -48,6 +49,8 @@ pub struct WebhookHook {
     keys: RwLock<Arc<Keys>>,
     permits: Semaphore,
     pool: Pool,
+    /// Until when the endpoint asked to be left alone: calls that wait for their turn are not made then.
+    paused: Mutex<Option<Instant>>,
 }
 
 /// The secrets, and what must be known of them: how to sign, and what must never be shown.
@@ -80,6 +83,7 @@ impl WebhookHook {
                     keys: RwLock::new(Arc::new(Keys { signer, reasons })),
                     permits: Semaphore::new(settings.max_concurrency),
                     pool: Pool::new(endpoint.connector, settings.idle_timeout),
+                    paused: Mutex::new(None),
                 })
             }
             _ => Err(Error::Config(problems)),
@@ -111,8 +115,20 @@ impl WebhookHook {
         }
         let step = Step::default();
         match tokio::time::timeout(limit, self.call(wheel, lease, &keys.signer, &step)).await {
-            Ok(Ok(reply)) => verdict::of(&reply, &keys.reasons, self.settings.retry_after_cap),
-            Ok(Err(problem)) => unavailable(&problem),
+            Ok(Ok(reply)) => {
+                let verdict = verdict::of(&reply, &keys.reasons, self.settings.retry_after_cap);
+                if let Verdict::Unavailable { retry_after: Some(pause), .. } = &verdict {
+                    let until = Instant::now() + *pause;
+                    let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+                    *paused = (*paused).max(Some(until));
+                }
+                verdict
+            }
+            Ok(Err(Unasked::Paused(left))) => {
+                let reason = keys.reasons.say("not asked, because the endpoint asked for a pause");
+                Verdict::Unavailable { reason, retry_after: Some(left) }
+            }
+            Ok(Err(Unasked::Problem(problem))) => unavailable(&problem),
             Err(_) => {
                 let within = show_duration(limit);
                 unavailable(&format!("no answer within {within}, {}", step.as_str()))
@@ -126,12 +142,25 @@ impl WebhookHook {
         lease: &Lease,
         signer: &Signer,
         step: &Step,
-    ) -> Result<Reply, String> {
-        let _permit = self.permits.acquire().await.map_err(|e| e.to_string())?;
+    ) -> Result<Reply, Unasked> {
+        let _permit = self.permits.acquire().await.map_err(|e| Unasked::Problem(e.to_string()))?;
+        let paused = *self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = paused.map(|until| until.saturating_duration_since(Instant::now()));
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            return Err(Unasked::Paused(left));
+        }
         step.reach(Step::CONNECTING);
         let request = || message::request(&self.uri, &self.base, signer, wheel, lease);
-        self.pool.call(request, || step.reach(Step::SENT)).await
+        self.pool.call(request, || step.reach(Step::SENT)).await.map_err(Unasked::Problem)
     }
+}
+
+/// Why there is no reply.
+enum Unasked {
+    /// The endpoint asked for a pause, and so much of it is left.
+    Paused(Duration),
+    /// It could not be reached, or broke off.
+    Problem(String),
 }
 
 impl Hook for WebhookHook {
@@ -144,7 +173,7 @@ impl Hook for WebhookHook {
         })
     }
 
-    fn timeout(&self) -> std::time::Duration {
+    fn timeout(&self) -> Duration {
         self.settings.timeout
     }
 

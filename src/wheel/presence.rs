@@ -26,6 +26,9 @@ pub struct WorkerRecord {
     /// How far clocks are ahead of Redis's, in milliseconds: `host` is the worker's own, the others are databases.
     #[serde(default)]
     pub clocks: std::collections::BTreeMap<String, i64>,
+    /// Pauses that endpoints of its hook asked for: name, and until when, in milliseconds of Redis's clock.
+    #[serde(default)]
+    pub pauses: std::collections::BTreeMap<String, u64>,
     /// Why it claims nothing just now, each reason a sentence; empty where nothing holds it back.
     #[serde(default)]
     pub held_back: Vec<String>,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -49,6 +49,13 @@ impl ClockGuard {
     /// Why nothing may be claimed; `None` where it may.
     pub fn stopped(&self) -> Option<String> {
         self.lock().stopped.clone()
+    }
+
+    /// What Redis's clock shows at `instant`, in microseconds; `None` before the first reading.
+    pub fn redis_us_at(&self, instant: Instant) -> Option<u64> {
+        let redis = self.lock().redis?;
+        let since = instant.saturating_duration_since(redis.received);
+        Some(redis.us.saturating_add(u64::try_from(since.as_micros()).unwrap_or(u64::MAX)))
     }
 
     /// How far the clocks are apart, in milliseconds: this host's ahead of Redis's, and each database's ahead of Redis's.
@@ -138,7 +145,7 @@ impl Service for ClockReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Instant, SystemTime};
+    use std::time::SystemTime;
 
     const SKEW: Duration = Duration::from_secs(2);
 

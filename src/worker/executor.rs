@@ -1,14 +1,16 @@
 //! The executor: calls the hook for the leases of a claim and hands the verdicts to the settler.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc::UnboundedSender};
 use tokio_util::task::TaskTracker;
 
+use super::circuit::Answer;
 use super::failpoint;
 use super::heartbeat::Leases;
+use super::limits::Limits;
 use super::reminder::{self, Reminder};
 use super::settings::WorkerSettings;
 use super::settler::Judged;
@@ -25,12 +27,17 @@ pub struct Executor {
     hook: Arc<dyn Hook>,
     pub(super) settings: WorkerSettings,
     pub(super) leases: Arc<Leases>,
+    limits: Arc<Limits>,
     settlers: Vec<UnboundedSender<Judged>>,
     tally: Arc<Tally>,
     pub(super) calls: TaskTracker,
     pub(super) reminder: Reminder,
-    /// Calls in a row that found the hook unavailable.
-    unavailable: AtomicU32,
+}
+
+/// What a call is tied to besides: the leases in hand, and what may hold it back.
+pub struct Held {
+    pub leases: Arc<Leases>,
+    pub limits: Arc<Limits>,
 }
 
 impl Executor {
@@ -38,48 +45,40 @@ impl Executor {
         wheel: Wheel,
         hook: Arc<dyn Hook>,
         settings: WorkerSettings,
-        leases: Arc<Leases>,
+        held: Held,
         settlers: Vec<UnboundedSender<Judged>>,
         tally: Arc<Tally>,
         reminder: Reminder,
     ) -> Self {
         let calls = TaskTracker::new();
-        Self {
-            wheel,
-            hook,
-            settings,
-            leases,
-            settlers,
-            tally,
-            calls,
-            reminder,
-            unavailable: AtomicU32::new(0),
-        }
+        let Held { leases, limits } = held;
+        Self { wheel, hook, settings, leases, limits, settlers, tally, calls, reminder }
     }
 
-    /// Calls the hook for these leases, in calls of the hook's batch size, side by side. `permits` covers them all; `and` is dropped
-    /// when the last of them is settled.
+    /// Calls the hook for these leases, in calls of the hook's batch size, side by side. `permits` covers them all; `keep` is
+    /// dropped when the last of them is settled.
     pub fn execute(
         self: &Arc<Self>,
         shard: Shard,
         mut leases: Vec<Lease>,
         mut permits: OwnedSemaphorePermit,
-        and: Option<Arc<OwnedSemaphorePermit>>,
+        keep: Vec<OwnedSemaphorePermit>,
     ) {
         failpoint::reach(failpoint::AFTER_CLAIM, leases.iter().map(|lease| lease.id.as_str()));
         let reminders = reminder::take(&mut leases);
         if let Some(own) = permits.split(reminders.len()).filter(|_| !reminders.is_empty()) {
             self.remind(shard, reminders, own);
         }
-        let size = self.hook.batch_size().max(1);
+        self.put_off(shard, &mut leases, &mut permits);
+        let (size, keep) = (self.hook.batch_size().max(1), Arc::new(keep));
         while !leases.is_empty() {
             let rest = leases.split_off(leases.len().min(size));
             let part = std::mem::replace(&mut leases, rest);
             let Some(own) = permits.split(part.len()) else { return };
-            let (executor, and) = (self.clone(), and.clone());
+            let (executor, keep) = (self.clone(), keep.clone());
             self.calls.spawn(async move {
                 executor.call(shard, part, own).await;
-                drop(and);
+                drop(keep);
             });
         }
     }
@@ -97,24 +96,21 @@ impl Executor {
         self.calls.wait().await;
     }
 
-    /// Calls in a row that found the hook unavailable.
-    pub fn streak(&self) -> u32 {
-        self.unavailable.load(Ordering::Relaxed)
-    }
-
     async fn call(&self, shard: Shard, leases: Vec<Lease>, permits: OwnedSemaphorePermit) {
         let batch = self.leases.take(shard, &leases, self.settings.lease);
         failpoint::reach(failpoint::IN_HOOK, leases.iter().map(|lease| lease.id.as_str()));
         let (leases, verdicts) = self.judge(&self.hook, leases).await;
         failpoint::reach(failpoint::BEFORE_SETTLE, leases.iter().map(|lease| lease.id.as_str()));
-        let streak = self.note_availability(&verdicts);
+        self.note_availability(&leases, &verdicts);
         let settings = &self.settings;
+        let any_away = self.limits.circuit.any_away();
         let verdicts = leases
             .into_iter()
             .zip(verdicts)
             .map(|(lease, verdict)| {
                 tell(&self.wheel, &lease, &verdict);
-                (lease.id.clone(), what_of(verdict, lease, settings, streak))
+                let away = any_away && self.limits.circuit.is_away(self.hook.endpoint(&lease));
+                (lease.id.clone(), what_of(verdict, lease, settings, away))
             })
             .collect();
         self.hand_over(shard, Judged { batch, leases: self.leases.clone(), verdicts, _permits: permits });
@@ -148,14 +144,52 @@ impl Executor {
         (leases, verdicts)
     }
 
-    fn note_availability(&self, verdicts: &[Verdict]) -> u32 {
-        let all_unavailable = verdicts.iter().all(|verdict| matches!(verdict, Verdict::Unavailable { .. }));
-        if all_unavailable {
-            self.unavailable.fetch_add(1, Ordering::Relaxed).saturating_add(1)
-        } else {
-            self.unavailable.store(0, Ordering::Relaxed);
-            1
+    /// Puts off what goes to an endpoint that is held back while another one is there: it is not asked, and no attempt is counted.
+    fn put_off(&self, shard: Shard, leases: &mut Vec<Lease>, permits: &mut OwnedSemaphorePermit) {
+        let now = Instant::now();
+        let held = |lease: &Lease| self.limits.circuit.held(self.hook.endpoint(lease), now);
+        if !self.limits.circuit.any_away() || leases.iter().all(|lease| held(lease).is_none()) {
+            return;
         }
+        let all = std::mem::take(leases);
+        let (waiting, asked): (Vec<_>, Vec<_>) = all.into_iter().partition(|lease| held(lease).is_some());
+        *leases = asked;
+        let Some(own) = permits.split(waiting.len()) else { return };
+        let batch = self.leases.take(shard, &waiting, self.settings.lease);
+        let verdicts = waiting.into_iter().map(|lease| {
+            let until = held(&lease).unwrap_or(now);
+            (lease.id, What::Wait(until.saturating_duration_since(now)))
+        });
+        let verdicts = verdicts.collect();
+        self.hand_over(shard, Judged { batch, leases: self.leases.clone(), verdicts, _permits: own });
+    }
+
+    /// Tells the circuit what a call found out about each endpoint that it went to.
+    fn note_availability(&self, leases: &[Lease], verdicts: &[Verdict]) {
+        let mut found: BTreeMap<usize, Answer> = BTreeMap::new();
+        for (lease, verdict) in leases.iter().zip(verdicts) {
+            let answer = match verdict {
+                Verdict::Unavailable { reason, retry_after } => {
+                    Answer::Away { reason: reason.clone(), pause: *retry_after }
+                }
+                _ => Answer::There,
+            };
+            let known = found.entry(self.hook.endpoint(lease)).or_insert_with(|| answer.clone());
+            // One order that was answered is an answer; a pause that was asked for stands beside it.
+            let stronger = match (&answer, &*known) {
+                (Answer::Away { pause: Some(new), .. }, Answer::Away { pause, .. }) => {
+                    pause.is_none_or(|p| *new > p)
+                }
+                (Answer::Away { pause: Some(_), .. }, Answer::There) => true,
+                (Answer::There, Answer::Away { pause: None, .. }) => true,
+                _ => false,
+            };
+            if stronger {
+                *known = answer;
+            }
+        }
+        let now = Instant::now();
+        found.into_iter().for_each(|(endpoint, answer)| self.limits.circuit.note(endpoint, answer, now));
     }
 
     pub(super) fn hand_over(&self, shard: Shard, judged: Judged) {

@@ -1,9 +1,11 @@
 //! What may hold a worker back from claiming though orders are due. Nothing is lost by it: what is due stays due, and in sight.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use super::circuit::{Circuit, Pass};
 use super::clock_guard::ClockGuard;
 use super::rate::{Purse, Tokens};
 use super::settings::WorkerSettings;
@@ -14,22 +16,26 @@ use crate::wheel::Wheel;
 pub struct Limits {
     /// Clocks that disagree.
     pub clocks: Arc<ClockGuard>,
+    /// Whether the hook can be asked.
+    pub circuit: Circuit,
     /// The wheel's rate, where it has one.
     pub purse: Option<Arc<Purse>>,
     changed: Arc<Notify>,
 }
 
 impl Limits {
-    pub fn new(wheel: &Wheel, worker: &str, settings: &WorkerSettings) -> Self {
+    pub fn new(wheel: &Wheel, worker: &str, endpoints: Vec<String>, settings: &WorkerSettings) -> Self {
         let changed = Arc::<Notify>::default();
         let clocks = Arc::new(ClockGuard::new(wheel.name().clone(), settings.skew_max, changed.clone()));
         let purse = settings.rate.map(|rate| Arc::new(Purse::new(wheel.clone(), worker.to_owned(), rate)));
-        Self { clocks, purse, changed }
+        let name = wheel.name().clone();
+        let circuit = Circuit::new(name, settings.circuit.clone(), endpoints, changed.clone());
+        Self { clocks, circuit, purse, changed }
     }
 
     /// Why nothing is claimed just now, each reason a sentence; empty where nothing holds it back.
     pub fn reasons(&self) -> Vec<String> {
-        self.clocks.stopped().into_iter().collect()
+        self.clocks.stopped().into_iter().chain(self.circuit.reasons(Instant::now())).collect()
     }
 
     /// What one claim of at most `most` deadlines may take by the wheel's rate; `None` where it has none.
@@ -40,14 +46,31 @@ impl Limits {
         }
     }
 
-    /// Waits until nothing holds claiming back.
-    pub async fn opened(&self) {
+    /// Waits until nothing holds claiming back; answers a permit where only a probe may be claimed, which ends with it.
+    pub async fn opened(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             let changed = self.changed.notified();
-            if self.clocks.stopped().is_none() {
-                return;
+            if self.clocks.stopped().is_some() {
+                changed.await;
+                continue;
             }
-            changed.await;
+            match self.circuit.pass(Instant::now()) {
+                Pass::Open => return None,
+                Pass::Held(until) => tokio::select! {
+                    () = changed => {}
+                    () = tokio::time::sleep_until(until.into()) => {}
+                },
+                Pass::Probe => {
+                    let probe = tokio::select! {
+                        () = changed => continue,
+                        probe = self.circuit.probe() => probe,
+                    };
+                    // While it was waited for, another probe has told more.
+                    if self.circuit.pass(Instant::now()) == Pass::Probe {
+                        return probe;
+                    }
+                }
+            }
         }
     }
 }

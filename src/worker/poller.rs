@@ -22,10 +22,6 @@ use crate::error::{Error, StoreKind};
 use crate::shard::Shard;
 use crate::wheel::{Ask, Claimed, ShardState, Wheel};
 
-/// Calls in a row that found the hook unavailable, after which claiming slows to a trickle: asking again is enough to notice that it
-/// is back, and moving a whole backlog through a dead hook helps nobody.
-const TRICKLE_STREAK: u32 = 4;
-
 /// What a poller works with.
 pub struct Parts {
     pub wheel: Wheel,
@@ -70,18 +66,18 @@ impl Poller {
         while !stop.is_cancelled() {
             let ready = async {
                 self.parts.gate.opened().await;
-                self.parts.limits.opened().await;
-                let permits = self.permits().await?;
+                let probe = self.parts.limits.opened().await;
+                let permits = self.permits(probe.is_some()).await?;
                 let tokens = self.parts.limits.tokens(permits.num_permits()).await;
-                Some((permits, tokens))
+                Some((permits, tokens, probe))
             };
             let ready = tokio::select! {
                 () = stop.cancelled() => return,
                 ready = ready => ready,
             };
-            let Some((permits, tokens)) = ready else { return };
+            let Some((permits, tokens, probe)) = ready else { return };
             // The claim itself is never cut off: its answer may hold leases, and those must be given back.
-            let next_look = match self.claim(permits, tokens, &mut pause).await {
+            let next_look = match self.claim(permits, tokens, probe, &mut pause).await {
                 Some(at) => at,
                 None => continue,
             };
@@ -94,9 +90,9 @@ impl Poller {
 
     /// What is free, up to a claim's batch; where less is free, an eighth of all at least is waited for: a backlog is drained in few large
     /// claims, which cost Redis half of what many small ones do.
-    async fn permits(&self) -> Option<OwnedSemaphorePermit> {
+    async fn permits(&self, probes: bool) -> Option<OwnedSemaphorePermit> {
         let (permits, settings) = (&self.parts.permits, &self.parts.settings);
-        if self.parts.executor.streak() >= TRICKLE_STREAK {
+        if probes {
             return permits.clone().acquire_owned().await.ok();
         }
         if self.parts.limits.purse.is_some() {
@@ -115,6 +111,7 @@ impl Poller {
         &mut self,
         permits: OwnedSemaphorePermit,
         tokens: Option<Tokens>,
+        probe: Option<OwnedSemaphorePermit>,
         pause: &mut Pause,
     ) -> Option<Instant> {
         self.nonce += 1;
@@ -148,7 +145,8 @@ impl Poller {
         let clock = Reading { us: claimed.now_us, sent, received };
         let agreed = self.parts.limits.clocks.see_redis(clock);
         let next_look = self.next_look(&claimed, received);
-        self.hand_on(claimed, permits, suspect_permit, agreed);
+        let keep = [suspect_permit, probe].into_iter().flatten().collect();
+        self.hand_on(claimed, permits, keep, agreed);
         next_look
     }
 
@@ -185,7 +183,7 @@ impl Poller {
         &self,
         claimed: Claimed,
         mut permits: OwnedSemaphorePermit,
-        suspect: Option<OwnedSemaphorePermit>,
+        keep: Vec<OwnedSemaphorePermit>,
         agreed: bool,
     ) {
         let parts = &self.parts;
@@ -202,14 +200,14 @@ impl Poller {
         if parts.stop.is_cancelled() || !agreed {
             parts.executor.give_back(parts.shard, claimed.leases, own);
         } else {
-            parts.executor.execute(parts.shard, claimed.leases, own, suspect.map(Arc::new));
+            parts.executor.execute(parts.shard, claimed.leases, own, keep);
         }
     }
 
     /// The moment to look again, on this process's clock, never later than the poll interval (with jitter); `None` for at once.
     fn next_look(&self, claimed: &Claimed, received: Instant) -> Option<Instant> {
         let ceiling = self.parts.looks.after(received);
-        if self.parts.executor.streak() >= TRICKLE_STREAK || claimed.state != ShardState::Running {
+        if claimed.state != ShardState::Running {
             return Some(ceiling);
         }
         let Some(next) = claimed.next_look else { return Some(ceiling) };

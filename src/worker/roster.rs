@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
@@ -82,6 +82,7 @@ pub fn record(token: &str) -> WorkerRecord {
         in_flight: 0,
         draining: false,
         clocks: std::collections::BTreeMap::new(),
+        pauses: std::collections::BTreeMap::new(),
         held_back: Vec::new(),
     }
 }
@@ -117,8 +118,20 @@ impl Service for Roster {
         self.record.draining = parts.stop.is_cancelled();
         self.record.clocks = parts.limits.clocks.offsets();
         self.record.held_back = parts.limits.reasons();
+        let now = Instant::now();
+        let pauses = parts.limits.circuit.asked_pauses(now).into_iter().filter_map(|(name, left)| {
+            let until_us = parts.limits.clocks.redis_us_at(now + left)?;
+            Some((name, until_us / 1000))
+        });
+        self.record.pauses = pauses.collect();
         let (presence, clock) = self.wheel.announce(&self.record, GONE).await?;
         parts.limits.clocks.see_redis(clock);
+        for (endpoint, until) in presence.workers.iter().flat_map(|worker| &worker.pauses) {
+            let left = until.saturating_mul(1000).saturating_sub(clock.us);
+            if left > 0 {
+                parts.limits.circuit.learn(endpoint, Duration::from_micros(left), clock.received);
+            }
+        }
         let able = presence
             .workers
             .into_iter()
@@ -130,7 +143,9 @@ impl Service for Roster {
             self.wheel.reassert_pause().await?;
         }
         self.passes += 1;
-        Ok(BEAT)
+        // A pause that an endpoint asks for is told at once.
+        drop(tokio::time::timeout(BEAT, self.parts.limits.circuit.pause_asked()).await);
+        Ok(Duration::ZERO)
     }
 }
 

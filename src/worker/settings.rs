@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::circuit::CircuitSettings;
 use crate::retry::RetryPolicy;
 use crate::wheel::Rate;
 
@@ -32,6 +33,8 @@ pub struct WorkerSettings {
     pub skew_max: Duration,
     /// How fast the whole fleet may claim; `None`: as fast as it can.
     pub rate: Option<Rate>,
+    /// When the hook counts as away.
+    pub circuit: CircuitSettings,
 }
 
 impl Default for WorkerSettings {
@@ -49,6 +52,7 @@ impl Default for WorkerSettings {
             gone_grace: Duration::from_secs(60),
             skew_max: Duration::from_secs(2),
             rate: None,
+            circuit: CircuitSettings::default(),
         }
     }
 }

@@ -9,11 +9,8 @@ use crate::hook::Verdict;
 use crate::lease::Lease;
 use crate::wheel::{Reminded, What};
 
-/// The longest wait for a hook that cannot be asked: after it comes back, no order waits longer than this.
-const UNAVAILABLE_CAP: Duration = Duration::from_secs(60);
-
-/// What becomes of a lease. `streak` is how many calls in a row found the hook unavailable, this one included.
-pub fn what_of(verdict: Verdict, lease: Lease, settings: &WorkerSettings, streak: u32) -> What {
+/// What becomes of a lease. `away`: the circuit keeps others from its endpoint, so that the order itself need not wait for long.
+pub fn what_of(verdict: Verdict, lease: Lease, settings: &WorkerSettings, away: bool) -> What {
     let policy = &settings.retry;
     match verdict {
         Verdict::Closed => What::End { outcome: Outcome::Closed, lease: std::sync::Arc::new(lease) },
@@ -21,7 +18,8 @@ pub fn what_of(verdict: Verdict, lease: Lease, settings: &WorkerSettings, streak
         Verdict::NotDue { until: Some(until) } => What::Until(until),
         Verdict::NotDue { until: None } => What::Wait(settings.not_due_wait),
         Verdict::Unavailable { retry_after, .. } => {
-            let own = policy.backoff.wait_after(streak.max(1)).min(UNAVAILABLE_CAP);
+            let own = policy.backoff.wait_after(1);
+            let own = if away { own.min(settings.circuit.probe_interval) } else { own };
             What::Wait(retry_after.map_or(own, |asked| asked.max(own)))
         }
         Verdict::Failed { reason } if lease.attempt >= policy.max_attempts => What::Bury(reason),
