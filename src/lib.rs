@@ -54,6 +54,8 @@ pub mod hook;
 pub mod wheel;
 
 // The work.
+#[cfg(feature = "sql")]
+pub mod sweep;
 pub mod worker;
 
 // What assembles, parses and prints.

@@ -49,6 +49,8 @@ mod sql_mall;
 #[cfg(feature = "sql")]
 mod sql_race;
 mod store;
+#[cfg(feature = "sql")]
+mod sweep;
 mod sweep_job;
 mod time;
 #[cfg(feature = "webhook")]

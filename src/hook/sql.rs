@@ -15,6 +15,7 @@ mod expression;
 mod failure;
 mod key;
 mod order;
+pub mod pages;
 mod placeholder;
 mod plan;
 mod pool;

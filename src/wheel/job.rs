@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ pub enum Taken {
     },
 }
 
-/// A job that this runner holds. Dropped without [`Job::finish`] or [`Job::release`], it ends with its lease.
+/// A job that this runner holds. Dropped without [`Job::finish`] or [`Job::release`], it is let go.
 #[derive(Debug)]
 pub struct Job {
     wheel: Wheel,
@@ -44,6 +45,8 @@ pub struct Job {
     fields: BTreeMap<String, String>,
     /// Until when the lease is trusted on this process's own clock, counted from before the call that granted it.
     trusted_until: Mutex<Instant>,
+    /// Finished, let go or lost.
+    is_over: AtomicBool,
 }
 
 /// What Redis keeps of a job.
@@ -118,6 +121,7 @@ impl Wheel {
                     began_at: now,
                     fields,
                     trusted_until: Mutex::new(asked_at + lease),
+                    is_over: AtomicBool::new(false),
                 }))
             }
             other => Err(reply::unexpected("job", &other)),
@@ -235,11 +239,38 @@ impl Job {
             }
         };
         let value = self.wheel.store().run(&script::JOB, &self.keys, args, &attempted).await?;
-        match reply::number(&value) {
+        let answer = reply::number(&value);
+        if verb != SAVE || answer == Some(0) {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        match answer {
             Some(1) => Ok(()),
             Some(0) => Err(Error::Overtaken(format!("job {} was taken over by another runner", self.name))),
             _ => Err(reply::unexpected("job", &value)),
         }
+    }
+}
+
+impl Drop for Job {
+    /// A run that is dropped on the way, because its worker drains, lets the job go in the background where it can; else its lease ends.
+    fn drop(&mut self) {
+        if self.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let rest = Self {
+            wheel: self.wheel.clone(),
+            name: self.name,
+            keys: self.keys.clone(),
+            runner: self.runner.clone(),
+            lease: self.lease,
+            fence: self.fence,
+            began_at: self.began_at,
+            fields: BTreeMap::new(),
+            trusted_until: Mutex::new(Instant::now()),
+            is_over: AtomicBool::new(true),
+        };
+        runtime.spawn(async move { rest.release(&[]).await });
     }
 }
 

@@ -2,7 +2,7 @@
 //! the reason; what is only slow or unsafe in a corner is a warning.
 
 mod close_at;
-mod index;
+pub(super) mod index;
 mod table;
 
 use crate::error::{Error, Result};

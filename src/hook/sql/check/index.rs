@@ -23,14 +23,15 @@ pub(super) async fn check_index(
         Dialect::Postgres => has_key_index(session, declared).await?,
         Dialect::Mysql | Dialect::Sqlite => {
             let value = if kind == KeyType::Bigint { "1" } else { "'x'" };
-            !scans(session, &format!("SELECT 1 FROM {table} WHERE {key} = {value}")).await?
+            let query = Query::plain(dialect, format!("SELECT 1 FROM {table} WHERE {key} = {value}"));
+            !scans(session, &query).await?
         }
     };
     if !indexed {
         found.warnings.push(format!("key: no index starts with {key}: each close reads the whole table"));
     }
     if let Some(overdue) = declared.overdue_query(dialect)
-        && scans(session, &overdue).await?
+        && scans(session, &Query::plain(dialect, overdue)).await?
     {
         found.warnings.push(
             "overdue: no index serves it: feed and sweep read the whole table; compare a bare indexed column with a constant"
@@ -52,19 +53,23 @@ async fn has_key_index(session: &mut Session, declared: &Declared) -> std::resul
 }
 
 /// Whether the database can only answer `query` by reading the whole table.
-async fn scans(session: &mut Session, query: &str) -> std::result::Result<bool, Failure> {
+pub(in crate::hook::sql) async fn scans(
+    session: &mut Session,
+    query: &Query,
+) -> std::result::Result<bool, Failure> {
     let dialect = session.dialect();
+    let explained = |word: &str| Query { sql: format!("{word} {}", query.sql), ..query.clone() };
     match dialect {
         Dialect::Postgres => {
             // On a small table it would read the whole in any case; this asks what it could do.
             session.raw("SET LOCAL enable_seqscan = off").await?;
-            let rows = session.rows(Query::plain(dialect, format!("EXPLAIN {query}")), false).await?;
+            let rows = session.rows(explained("EXPLAIN"), false).await?;
             session.raw("SET LOCAL enable_seqscan = on").await?;
             Ok(rows.iter().any(|row| cell(row, 0).is_some_and(|line| line.contains("Seq Scan"))))
         }
         Dialect::Mysql => {
-            let columns = session.prepare(&format!("EXPLAIN {query}")).await?;
-            let rows = session.rows(Query::plain(dialect, format!("EXPLAIN {query}")), false).await?;
+            let columns = session.prepare(&explained("EXPLAIN").sql).await?;
+            let rows = session.rows(explained("EXPLAIN"), false).await?;
             let place = |name: &str| columns.iter().position(|c| c.name.eq_ignore_ascii_case(name));
             let possible = place("possible_keys").unwrap_or(5);
             let table = place("table").unwrap_or(2);
@@ -72,8 +77,7 @@ async fn scans(session: &mut Session, query: &str) -> std::result::Result<bool, 
             Ok(rows.first().is_some_and(|row| cell(row, table).is_some() && cell(row, possible).is_none()))
         }
         Dialect::Sqlite => {
-            let rows =
-                session.rows(Query::plain(dialect, format!("EXPLAIN QUERY PLAN {query}")), false).await?;
+            let rows = session.rows(explained("EXPLAIN QUERY PLAN"), false).await?;
             Ok(rows.iter().any(|row| {
                 cell(row, 3).is_some_and(|line| line.starts_with("SCAN") && !line.contains("INDEX"))
             }))

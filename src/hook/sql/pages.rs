@@ -1,0 +1,381 @@
+//! The rows of the declared table, read page by page: what feed, sweep, rebuild and reconcile see of a shop.
+//!
+//! A page is one short SELECT that locks nothing. Pages follow each other by keyset, on a time column and the key or on the key alone, so
+//! that what changes meanwhile neither shifts a row out of sight nor shows it twice. The pages may come from a replica; what is found
+//! there is asked of the primary again by [`OrdersTable::still_open`] before anything is done about it.
+
+mod statement;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use tokio::sync::OnceCell;
+
+use super::check::index::scans;
+use super::database::Database;
+use super::dialect::{Dialect, Name};
+use super::expression::Expression;
+use super::failure::Failure;
+use super::key;
+use super::order::moment;
+use super::plan::keep;
+use super::pool::Pool;
+use super::query::Query;
+use super::session::{Cells, Session};
+use super::settings::{KeyType, Route, SqlSettings, TimeType};
+use super::transaction::cell;
+use super::zone::Zone;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+
+/// Which table is read, where, and what of a row.
+#[derive(Debug, Clone)]
+pub struct TableSettings {
+    /// Where pages are read: replicas in the order of the hook's databases; empty: the hook's databases themselves.
+    pub urls: Vec<SecretString>,
+    /// The table, as `table` or `schema.table`.
+    pub table: String,
+    /// The column that holds the order's id.
+    pub key: String,
+    /// Expression: the order is unpaid. `None` takes every row (an outbox).
+    pub guard: Option<String>,
+    /// Expression: when the order is to be closed.
+    pub close_at: Option<String>,
+    /// What it yields.
+    pub close_at_type: TimeType,
+    /// Expression: `close_at` has passed, in a form that an index can serve.
+    pub overdue: Option<String>,
+    /// The column by which pages follow each other, before the key; `None`: by the key alone.
+    pub time: Option<String>,
+    /// What that column holds.
+    pub time_type: TimeType,
+    /// Expression: the payload of the deadline, as JSON text.
+    pub payload: Option<String>,
+    /// Expression: a value of the row that decides about its window.
+    pub by: Option<String>,
+    /// The longest a page may take.
+    pub statement_timeout: Duration,
+}
+
+impl TableSettings {
+    /// The table that the hook closes orders in. Where `close_at` is a bare column, pages follow each other by it.
+    pub fn of(hook: &SqlSettings) -> Self {
+        let is_column = |text: &&String| Name::parse("time", text.trim(), false).is_ok();
+        Self {
+            urls: Vec::new(),
+            table: hook.table.clone(),
+            key: hook.key.clone(),
+            guard: Some(hook.guard.clone()),
+            close_at: hook.close_at.clone(),
+            close_at_type: hook.close_at_type,
+            overdue: hook.overdue.clone(),
+            time: hook.close_at.as_ref().filter(is_column).map(|text| text.trim().to_owned()),
+            time_type: hook.close_at_type,
+            payload: None,
+            by: None,
+            statement_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Which rows are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which<'a> {
+    /// Open ones whose close time has passed, by the database's clock.
+    Overdue,
+    /// All open ones.
+    Open,
+    /// Open ones whose time is at or after a mark, less some overlap; without a mark all of them.
+    Since {
+        /// A [`Row::mark`] of an earlier read. One that lies in the database's future is taken for its now.
+        mark: Option<&'a str>,
+        /// How far before the mark to begin.
+        overlap: Duration,
+    },
+}
+
+/// Where a page ended.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Position {
+    /// The time column's value, in the database's own text.
+    pub time: Option<String>,
+    /// The key.
+    pub key: String,
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Where it stands among the others.
+    pub position: Position,
+    /// Whether the key is the canonical text that ids are compared by.
+    pub canonical: bool,
+    /// When the table says that it is to be closed; `None` where it says nothing.
+    pub close_at: Option<Moment>,
+    /// The time column as a moment.
+    pub time: Option<Moment>,
+    /// The time column, but at most the database's now: how far a feed has come with this row.
+    pub mark: Option<String>,
+    /// The value that decides about the window.
+    pub by: Option<String>,
+    /// The payload, as JSON text.
+    pub payload: Option<String>,
+}
+
+/// A shop's orders table, to be read.
+pub struct OrdersTable {
+    hook: SqlSettings,
+    dialect: Dialect,
+    kind: KeyType,
+    table: Name,
+    key: Name,
+    guard: Option<Expression>,
+    close_at: Option<Expression>,
+    close_at_type: TimeType,
+    overdue: Option<Expression>,
+    time: Option<Name>,
+    time_type: TimeType,
+    payload: Option<Expression>,
+    by: Option<Expression>,
+    readers: Vec<Pool>,
+    primaries: Vec<Pool>,
+    is_replica: bool,
+    limit: Duration,
+    /// The database's own name of the time column's type.
+    time_kind: OnceCell<String>,
+}
+
+impl std::fmt::Debug for OrdersTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OrdersTable")
+            .field("table", &self.table)
+            .field("time", &self.time)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OrdersTable {
+    /// Checks the declaration, without a connection. Every problem found is in the error and begins with its key.
+    pub fn new(hook: &SqlSettings, settings: &TableSettings) -> Result<Self> {
+        let mut problems = Vec::new();
+        if hook.call.is_some() {
+            problems.push("call: a close that is a procedure declares no table to read".to_owned());
+            return Err(Error::Config(problems));
+        }
+        let zone = hook.time_zone.as_deref().and_then(|text| keep(Zone::parse(text), &mut problems));
+        let reading = SqlSettings { statement_timeout: settings.statement_timeout, ..hook.clone() };
+        let mut pools = |urls: &[SecretString]| {
+            let parsed = urls.iter().map(|url| Database::parse(url, &reading, zone.clone()));
+            let databases: Vec<_> = parsed.filter_map(|database| keep(database, &mut problems)).collect();
+            // One session reads page after page, another one asks again.
+            databases.into_iter().map(|d| Pool::new(d, 2, hook.connect_timeout)).collect::<Vec<_>>()
+        };
+        let is_replica = !settings.urls.is_empty();
+        let primaries = pools(&hook.urls);
+        let readers = pools(if is_replica { &settings.urls } else { &hook.urls });
+        let dialect = primaries.first().map_or(Dialect::Postgres, |pool| pool.database.dialect());
+        if is_replica && hook.urls.len() != settings.urls.len() {
+            problems.push(format!(
+                "url: expected one replica for each of the hook's {} databases, in their order",
+                hook.urls.len()
+            ));
+        }
+        if readers.iter().any(|pool| pool.database.dialect() != dialect) {
+            problems.push("url: expected replicas of the hook's kind of database".to_owned());
+        }
+        if hook.urls.len() > 1 && matches!(hook.route, Route::Payload(_)) && settings.payload.is_none() {
+            problems.push(
+                "payload: is missing: the hook finds an order's database by a field of its payload (route)"
+                    .to_owned(),
+            );
+        }
+        let mut expression = |field: &str, text: &Option<String>| {
+            text.as_ref().and_then(|text| keep(Expression::compile(dialect, field, text), &mut problems))
+        };
+        let guard = expression("guard", &settings.guard);
+        let close_at = expression("close_at", &settings.close_at);
+        let overdue = expression("overdue", &settings.overdue);
+        let payload = expression("payload", &settings.payload);
+        let by = expression("window_by", &settings.by);
+        let table = keep(Name::parse("table", &settings.table, true), &mut problems);
+        let key = keep(Name::parse("key", &settings.key, false), &mut problems);
+        let time = settings.time.as_ref().and_then(|t| keep(Name::parse("time", t, false), &mut problems));
+        let (Some(table), Some(key), true) = (table, key, problems.is_empty()) else {
+            return Err(Error::Config(problems));
+        };
+        let limit = settings.statement_timeout + hook.connect_timeout;
+        Ok(Self {
+            hook: reading,
+            dialect,
+            kind: hook.key_type,
+            table,
+            key,
+            guard,
+            close_at,
+            close_at_type: settings.close_at_type,
+            overdue,
+            time,
+            time_type: settings.time_type,
+            payload,
+            by,
+            readers,
+            primaries,
+            is_replica,
+            limit,
+            time_kind: OnceCell::new(),
+        })
+    }
+
+    /// How many databases the orders are spread over.
+    pub fn databases(&self) -> usize {
+        self.readers.len()
+    }
+
+    /// Whether pages come from replicas, which may be behind.
+    pub fn reads_replicas(&self) -> bool {
+        self.is_replica
+    }
+
+    /// Whether rows are known to be overdue by anything.
+    pub fn has_close_time(&self) -> bool {
+        self.close_at.is_some() || self.overdue.is_some()
+    }
+
+    /// At most `limit` rows behind that position, in their order; fewer only at the end.
+    ///
+    /// Where keys are text, a page begins with the row of the position itself and with what the column's collation takes for its equal:
+    /// such rows stand in no order, and one of them may have been left on the other side of the border.
+    pub async fn page(
+        &self,
+        database: usize,
+        which: Which<'_>,
+        after: Option<&Position>,
+        limit: usize,
+    ) -> Result<Vec<Row>> {
+        let pool = self.reader(database)?;
+        self.within(pool, async {
+            let kind = self.time_kind(pool).await?;
+            let query = self.page_query(which, after, limit, kind);
+            let rows = self.read(pool, query).await?;
+            Ok(rows.iter().filter_map(|cells| self.row(cells)).collect())
+        })
+        .await
+    }
+
+    /// Which of these keys are open on the primary now; with `overdue`, only those whose close time has passed there.
+    pub async fn still_open(&self, database: usize, keys: &[&str], overdue: bool) -> Result<HashSet<String>> {
+        let Some(pool) = self.primaries.get(database) else { return Ok(HashSet::new()) };
+        let mut open = HashSet::with_capacity(keys.len());
+        for part in keys.chunks(1000) {
+            let rows = self.within(pool, self.read(pool, self.open_query(part, overdue))).await?;
+            open.extend(rows.iter().filter_map(|row| cell(row, 0)).map(str::to_owned));
+        }
+        Ok(open)
+    }
+
+    /// Looks whether each database answers these reads, and whether an index serves them; answers warnings.
+    pub async fn check(&self, which: Which<'_>) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
+        for (n, pool) in self.readers.iter().enumerate() {
+            let last = self.page(n, which, None, 1).await?.pop();
+            let kind = self.within(pool, self.time_kind(pool)).await?;
+            let after = last.map(|row| row.position);
+            let query = self.page_query(which, after.as_ref(), 1000, kind);
+            let served = self.within(pool, self.is_served(pool, query)).await?;
+            if !served {
+                warnings.push(format!(
+                    "{}: no index serves it: each page reads the whole table",
+                    pool.database.shown
+                ));
+            }
+        }
+        Ok(warnings)
+    }
+
+    async fn is_served(&self, pool: &Pool, query: Query) -> std::result::Result<bool, Failure> {
+        let mut session = pool.fresh().await?;
+        let begun = self.dialect == Dialect::Postgres;
+        if begun {
+            pool.database.begin(&mut session, false).await?;
+        }
+        let scans = scans(&mut session, &query).await?;
+        session.close().await;
+        Ok(!scans)
+    }
+
+    fn reader(&self, database: usize) -> Result<&Pool> {
+        self.readers
+            .get(database)
+            .ok_or_else(|| Error::Hook(format!("there is no database number {database}")))
+    }
+
+    fn row(&self, cells: &Cells) -> Option<Row> {
+        let text = |n: usize| cell(cells, n).map(str::to_owned);
+        let key = text(0)?;
+        Some(Row {
+            canonical: key::is_canonical(self.kind, &key),
+            position: Position { time: text(1), key },
+            close_at: cell(cells, 2).and_then(moment),
+            time: cell(cells, 3).and_then(moment),
+            mark: text(4),
+            by: text(5),
+            payload: text(6),
+        })
+    }
+
+    /// One SELECT. PostgreSQL is told its limits and zone in the transaction around it.
+    async fn read(&self, pool: &Pool, query: Query) -> std::result::Result<Vec<Cells>, Failure> {
+        let mut held = pool.acquire().await?;
+        let rows = self.rows(pool, &mut held.session, query).await;
+        match &rows {
+            Ok(_) => pool.give_back(held),
+            // Sessions that were idle when the database went away are dead, too.
+            Err(Failure::Lost(_)) => pool.forget_idle(),
+            Err(_) => {}
+        }
+        rows
+    }
+
+    async fn rows(
+        &self,
+        pool: &Pool,
+        session: &mut Session,
+        query: Query,
+    ) -> std::result::Result<Vec<Cells>, Failure> {
+        if self.dialect != Dialect::Postgres {
+            return session.rows(query, self.hook.prepared).await;
+        }
+        pool.database.begin(session, false).await?;
+        let rows = session.rows(query, self.hook.prepared).await?;
+        session.raw("ROLLBACK").await?;
+        Ok(rows)
+    }
+
+    async fn time_kind(&self, pool: &Pool) -> std::result::Result<&str, Failure> {
+        let Some(time) = &self.time else { return Ok("") };
+        let find = || async {
+            let mut session = pool.fresh().await?;
+            let (column, table) = (time.quoted(self.dialect), self.table.quoted(self.dialect));
+            let columns = session.prepare(&format!("SELECT {column} FROM {table}")).await?;
+            session.close().await;
+            Ok(columns.into_iter().next().map(|c| c.kind).unwrap_or_default())
+        };
+        self.time_kind.get_or_try_init(find).await.map(String::as_str)
+    }
+
+    /// The read within its time, its failure with what was attempted.
+    async fn within<T>(
+        &self,
+        pool: &Pool,
+        work: impl Future<Output = std::result::Result<T, Failure>>,
+    ) -> Result<T> {
+        let said = |reason: &str| format!("reading {} of {}: {reason}", self.table.name, pool.database.shown);
+        match tokio::time::timeout(self.limit, work).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(failure)) if failure.may_pass() => Err(Error::HookAway(said(failure.reason()))),
+            Ok(Err(failure)) => Err(Error::Hook(said(failure.reason()))),
+            Err(_) => Err(Error::HookAway(said(&format!("no answer within {:?}", self.limit)))),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The feed: new orders, read from the table by a watermark, so that a shop needs no code at all.
+//!
+//! The watermark is the time of the newest row that was read, but at most the database's now. A row may become visible after a newer one
+//! (its transaction took longer, its clock is behind), so each read begins a little before the mark, and now and then the whole overlap is
+//! read again. What is on the wheel already stays, so that reading a row twice costs a look and nothing else.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::intake::Intake;
+use super::pace::Pace;
+use super::walk::Walk;
+use super::{FeedSettings, LEASE, LOOK, Looked, Report, SweepSettings, refused, runner, under};
+use crate::clock::Moment;
+use crate::deadline::Cause;
+use crate::error::Result;
+use crate::hook::sql::SqlSettings;
+use crate::hook::sql::pages::{OrdersTable, Row, Which};
+use crate::wheel::{Job, Taken, Wheel};
+
+/// The job's name.
+const JOB: &str = "feed";
+/// When the whole overlap was read last, milliseconds since 1970.
+const DEEP: &str = "deep";
+/// How far before the mark every read begins: transactions that run side by side commit in no order.
+const NEAR: Duration = Duration::from_secs(2);
+/// The whole overlap is read so often within its own length: how late the latest row is found.
+const DEEP_READS: u32 = 4;
+
+/// Enqueues new orders.
+#[derive(Debug)]
+pub struct Feed {
+    wheel: Wheel,
+    table: OrdersTable,
+    settings: FeedSettings,
+    rows_per_second: u32,
+    runner: String,
+    lease: Duration,
+    /// What was done since a record was kept.
+    totals: Mutex<Report>,
+}
+
+/// How far the feed has come in one database.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Mark {
+    /// In the database's own text.
+    at: String,
+    /// The same in milliseconds since 1970, to compare marks by.
+    ms: u64,
+}
+
+impl Feed {
+    /// A feed of the orders table, or of an outbox beside it.
+    pub fn new(
+        wheel: Wheel,
+        hook: &SqlSettings,
+        sweep: &SweepSettings,
+        settings: FeedSettings,
+    ) -> Result<Self> {
+        let table = settings.table(hook, sweep)?;
+        let rows_per_second = sweep.rows_per_second;
+        let totals = Mutex::default();
+        Ok(Self { wheel, table, settings, rows_per_second, runner: runner(), lease: LEASE, totals })
+    }
+
+    /// The same with another lease of the job.
+    pub fn with_lease(self, lease: Duration) -> Self {
+        Self { lease, ..self }
+    }
+
+    /// The table it reads.
+    pub fn table(&self) -> &OrdersTable {
+        &self.table
+    }
+
+    /// Reads what is new, where it is time and nobody else does.
+    pub async fn look(&self) -> Result<Looked> {
+        let now = self.wheel.now().await?;
+        let every = u64::try_from(self.settings.every.as_millis()).unwrap_or(u64::MAX);
+        let since = Moment::from_millis(now.as_millis().saturating_sub(every).max(1)).ok();
+        match self.wheel.take_job(JOB, &self.runner, self.lease, since).await? {
+            Taken::Mine(job) => Ok(Looked::Ran(Box::new(self.fed(&job, false, &mut |_| {}).await?))),
+            Taken::Held { left, .. } => Ok(Looked::Not(left.min(LOOK))),
+            Taken::Fresh { began_at } => {
+                Ok(Looked::Not(since.map_or(LOOK, |since| began_at.since(since)).min(self.settings.every)))
+            }
+        }
+    }
+
+    /// Reads what is new now; with `anew` everything that is open. Fails with [`crate::error::Error::Overtaken`] where somebody else
+    /// does. `progress` is told the numbers after each page.
+    pub async fn run(&self, anew: bool, mut progress: impl FnMut(&Report) + Send) -> Result<Report> {
+        match self.wheel.take_job(JOB, &self.runner, self.lease, None).await? {
+            Taken::Mine(job) => self.fed(&job, anew, &mut progress).await,
+            taken => Err(refused(&taken, JOB, &self.wheel)),
+        }
+    }
+
+    async fn fed(
+        &self,
+        job: &Job,
+        anew: bool,
+        progress: &mut (impl FnMut(&Report) + Send),
+    ) -> Result<Report> {
+        let read_at = job.began_at();
+        let last =
+            job.field(DEEP).and_then(|text| text.parse().ok()).and_then(|ms| Moment::from_millis(ms).ok());
+        let deep = anew || last.is_none_or(|last| read_at.since(last) >= self.settings.overlap / DEEP_READS);
+        let report = under(job, JOB, &self.runner, self.pages(job, anew, deep, progress)).await?;
+        let record = self.record(&report, deep);
+        let at = read_at.as_millis().to_string();
+        let fields: &[(&str, &str)] = if deep { &[("error", ""), (DEEP, &at)] } else { &[("error", "")] };
+        job.finish(&record, fields).await?;
+        Ok(report)
+    }
+
+    /// A feed runs each second: what it did is kept as one record for each time it reads the whole overlap.
+    fn record(&self, report: &Report, deep: bool) -> String {
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = report.clone();
+        all.add(&totals);
+        *totals = if deep { Report::default() } else { all.clone() };
+        if deep && all.is_worth_saying() { all.record() } else { String::new() }
+    }
+
+    async fn pages(
+        &self,
+        job: &Job,
+        anew: bool,
+        deep: bool,
+        progress: &mut (impl FnMut(&Report) + Send),
+    ) -> Result<Report> {
+        let overlap = if deep { self.settings.overlap } else { self.settings.overlap.min(NEAR) };
+        let intake = Intake {
+            wheel: &self.wheel,
+            table: &self.table,
+            cause: Cause::Feed,
+            overdue: false,
+            resurrect_max: None,
+            dry_run: false,
+        };
+        let (mut report, mut pace) = (Report::default(), Pace::new(self.rows_per_second));
+        for database in 0..self.table.databases() {
+            let field = format!("mark.{database}");
+            let mut mark: Option<Mark> =
+                job.field(&field).filter(|_| !anew).and_then(|text| serde_json::from_str(text).ok());
+            let from = mark.as_ref().map(|mark| mark.at.clone());
+            let which = Which::Since { mark: from.as_deref(), overlap };
+            let mut walk = Walk::new(&self.table, database, which, self.settings.page, None);
+            loop {
+                let rows = walk.next().await?;
+                let Some(last) = rows.last() else { break };
+                let reached = reached(last);
+                let count = rows.len();
+                intake.take(database, rows, |row| self.due_at(row), &mut report).await?;
+                if let Some(reached) = reached.filter(|r| mark.as_ref().is_none_or(|mark| r.ms >= mark.ms))
+                    && mark.as_ref() != Some(&reached)
+                {
+                    job.save(&[(&field, &serde_json::to_string(&reached).unwrap_or_default())]).await?;
+                    mark = Some(reached);
+                }
+                progress(&report);
+                pace.spend(count).await;
+            }
+        }
+        Ok(report)
+    }
+
+    fn due_at(&self, row: &Row) -> Result<Moment, &'static str> {
+        if !self.settings.has_windows() {
+            return row.close_at.ok_or("the table says no close time");
+        }
+        let window =
+            self.settings.window_of(row.by.as_deref()).ok_or("no window for its value of window_by")?;
+        row.time.map(|time| time.plus(window)).ok_or("its time is no moment")
+    }
+}
+
+/// How far the feed has come with this row.
+fn reached(row: &Row) -> Option<Mark> {
+    let time = row.time?.min(Moment::host_now());
+    Some(Mark { at: row.mark.clone()?, ms: time.as_millis() })
+}

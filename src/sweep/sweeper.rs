@@ -1,0 +1,121 @@
+//! The sweep: overdue in the table and not on the wheel.
+
+use std::time::Duration;
+
+use super::intake::Intake;
+use super::pace::Pace;
+use super::walk::Walk;
+use super::{LEASE, LOOK, Looked, Report, SweepSettings, refused, runner, under};
+use crate::clock::Moment;
+use crate::deadline::Cause;
+use crate::error::{Error, Result};
+use crate::hook::sql::SqlSettings;
+use crate::hook::sql::pages::{OrdersTable, Row, Which};
+use crate::wheel::{Taken, Wheel};
+
+/// The job's name.
+const JOB: &str = "sweep";
+
+/// Finds what Redis lost.
+#[derive(Debug)]
+pub struct Sweep {
+    wheel: Wheel,
+    table: OrdersTable,
+    settings: SweepSettings,
+    runner: String,
+    lease: Duration,
+}
+
+impl Sweep {
+    /// A sweep of the table that the hook closes orders in.
+    pub fn new(wheel: Wheel, hook: &SqlSettings, settings: SweepSettings) -> Result<Self> {
+        let table = settings.table(hook)?;
+        if !table.has_close_time() {
+            let problem = "close_at: is missing: a sweep needs to know which orders are overdue";
+            return Err(Error::Config(vec![problem.to_owned()]));
+        }
+        Ok(Self { wheel, table, settings, runner: runner(), lease: LEASE })
+    }
+
+    /// The same with another lease of the job.
+    pub fn with_lease(self, lease: Duration) -> Self {
+        Self { lease, ..self }
+    }
+
+    /// The table it reads.
+    pub fn table(&self) -> &OrdersTable {
+        &self.table
+    }
+
+    /// Runs it where it is due and nobody else does.
+    pub async fn look(&self) -> Result<Looked> {
+        let now = self.wheel.now().await?;
+        let Some(since) = self.settings.every.since(now) else { return Ok(Looked::Not(LOOK)) };
+        match self.wheel.take_job(JOB, &self.runner, self.lease, Some(since)).await? {
+            Taken::Mine(job) => Ok(Looked::Ran(Box::new(self.swept(&job, &mut |_| {}).await?))),
+            Taken::Held { left, .. } => Ok(Looked::Not(left.min(LOOK))),
+            Taken::Fresh { began_at } => Ok(Looked::Not(began_at.since(since).min(LOOK))),
+        }
+    }
+
+    /// Runs it now; fails with [`Error::Overtaken`] where somebody else does. `progress` is told the numbers after each page.
+    pub async fn run(&self, mut progress: impl FnMut(&Report) + Send) -> Result<Report> {
+        match self.wheel.take_job(JOB, &self.runner, self.lease, None).await? {
+            Taken::Mine(job) => self.swept(&job, &mut progress).await,
+            taken => Err(refused(&taken, JOB, &self.wheel)),
+        }
+    }
+
+    /// Says what a run would do, and does nothing.
+    pub async fn dry_run(&self, mut progress: impl FnMut(&Report) + Send) -> Result<Report> {
+        let (began, began_at) = (std::time::Instant::now(), self.wheel.now().await?);
+        let mut report = self.pages(true, &mut progress).await?;
+        report.sign(JOB, &self.runner, began_at, began.elapsed());
+        Ok(report)
+    }
+
+    async fn swept(
+        &self,
+        job: &crate::wheel::Job,
+        progress: &mut (impl FnMut(&Report) + Send),
+    ) -> Result<Report> {
+        let report = under(job, JOB, &self.runner, self.pages(false, progress)).await?;
+        job.finish(&report.record(), &[("error", "")]).await?;
+        Ok(report)
+    }
+
+    async fn pages(&self, dry_run: bool, progress: &mut (impl FnMut(&Report) + Send)) -> Result<Report> {
+        let now = self.wheel.now().await?;
+        let intake = Intake {
+            wheel: &self.wheel,
+            table: &self.table,
+            cause: Cause::Sweep,
+            overdue: true,
+            resurrect_max: Some(u64::from(self.settings.resurrect_max)),
+            dry_run,
+        };
+        let (mut report, mut pace) = (Report::default(), Pace::new(self.settings.rows_per_second));
+        for database in 0..self.table.databases() {
+            let mut walk = Walk::new(&self.table, database, Which::Overdue, self.settings.page, None);
+            loop {
+                let rows = walk.next().await?;
+                if rows.is_empty() {
+                    break;
+                }
+                let count = rows.len();
+                // The row's own time: it has passed, so the order is due now, and how late it is stays true.
+                intake
+                    .take(
+                        database,
+                        rows,
+                        |row: &Row| Ok::<Moment, _>(row.close_at.unwrap_or(now)),
+                        &mut report,
+                    )
+                    .await?;
+                progress(&report);
+                pace.spend(count).await;
+            }
+        }
+        Ok(report)
+    }
+}
