@@ -14,6 +14,8 @@ mod events;
 mod exit;
 mod export;
 mod failure;
+#[cfg(feature = "sql")]
+mod feed;
 mod forecast;
 mod hold;
 mod hook;
@@ -21,14 +23,20 @@ mod import;
 mod inspect;
 mod list;
 mod man;
+#[cfg(feature = "sql")]
+mod net;
 mod output;
 mod pause;
 mod payload;
+#[cfg(feature = "sql")]
+mod rebuild;
 mod release;
 mod reschedule;
 mod resume;
 mod row;
 mod stats;
+#[cfg(feature = "sql")]
+mod sweep;
 mod verify;
 mod wheel;
 mod worker;
@@ -110,6 +118,12 @@ async fn dispatch(command: &Command, context: &Context, output: &mut Output) -> 
         Command::Resume(args) => resume::run(args, context, output).await,
         Command::Wheel(args) => wheel::run(args, context, output).await,
         Command::Verify(args) => verify::run(args, context, output).await,
+        #[cfg(feature = "sql")]
+        Command::Feed(args) => feed::run(args, context, output).await,
+        #[cfg(feature = "sql")]
+        Command::Sweep(args) => sweep::run(args, context, output).await,
+        #[cfg(feature = "sql")]
+        Command::Rebuild(args) => rebuild::run(args, context, output).await,
         Command::Export(args) => export::run(args, context, output).await,
         Command::Import(args) => import::run(args, context, output).await,
         Command::Worker(args) => worker::run(args, context, output).await,

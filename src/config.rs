@@ -6,6 +6,8 @@ mod environment;
 mod file;
 mod hook;
 mod limits;
+#[cfg(feature = "sql")]
+mod net;
 mod reminder;
 mod resolve;
 mod secret;

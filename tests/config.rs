@@ -103,6 +103,60 @@ fn the_embedded_file_says_what_the_sql_hook_does() {
     assert_eq!(format!("{settings:?}"), format!("{expected:?}"));
 }
 
+#[cfg(feature = "sql")]
+#[test]
+fn the_embedded_file_says_what_feed_and_sweep_do() {
+    use duewheel::sweep::{FeedSettings, SweepSettings};
+    let config = defaults();
+    assert_eq!(format!("{:?}", config.wheels[0].sweep), format!("{:?}", SweepSettings::default()));
+    assert_eq!(format!("{:?}", config.wheels[0].feed), format!("{:?}", FeedSettings::default()));
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn feed_and_sweep_are_checked_against_the_table_of_their_hook() {
+    let feed = "[wheel.a.feed]\ntime = 'made_at'\nwindow_by = 'kind'\nwindow = '2h'\n[wheel.a.feed.windows]\nflash = '60m'\n";
+    let sweep = "[wheel.a.sweep]\nevery = '*/10 * * * *'\nurl = 'sqlite://replica.db'\n";
+    let config = resolve(&format!("{SQL}{sweep}{feed}")).unwrap();
+    let wheel = &config.wheels[0];
+    assert_eq!((wheel.sweep.every.to_string().as_str(), wheel.sweep.urls.len()), ("*/10 * * * *", 1));
+    let hour = Duration::from_secs(3600);
+    assert_eq!((wheel.feed.window, wheel.feed.windows.get("flash")), (Some(2 * hour), Some(&hour)));
+    for (text, why) in [
+        (
+            "[wheel.a.sweep]\nevery = '0 3 * * 1'",
+            "wheel.a.sweep.every: \"0 3 * * 1\": expected weekdays by name",
+        ),
+        ("[wheel.a.sweep]\nevery = '5'", "wheel.a.sweep.every: \"5\": expected a duration"),
+        (
+            "[wheel.a.sweep]\nurl = 'postgres://h/x'",
+            "wheel.a.sweep.url: expected replicas of the hook's kind",
+        ),
+        ("[wheel.a.sweep]\npayload = 'a; b'", "wheel.a.sweep.payload: expected one statement"),
+        ("[wheel.a.sweep]\ntime = 'a b'", "wheel.a.sweep.time: \"a b\": expected a name"),
+        ("[wheel.a.sweep]\nevry = '5m'", "unknown key wheel.a.sweep.evry; did you mean every?"),
+        (
+            "[wheel.a.feed]\ntime = 'made_at'\nwindow = '1h'\nclose_at = 'pay_by'",
+            "wheel.a.feed.window: expected none beside close_at",
+        ),
+        (
+            "[wheel.a.feed]\ntime = 'made_at'\n[wheel.a.feed.windows]\na = '1h'",
+            "wheel.a.feed.window_by: is missing",
+        ),
+        (
+            "[wheel.a.feed]\ntime = 'made_at'\n[wheel.a.feed.windows]\na = '1'",
+            "wheel.a.feed.windows.a: \"1\": 1 has no unit",
+        ),
+        (
+            "[wheel.a.feed]\ntime = 'made_at'\ntable = 'outbox'",
+            "wheel.a.feed.close_at: is missing, and so is window",
+        ),
+    ] {
+        let problems = resolve(&format!("{SQL}{text}")).expect_err(text);
+        assert!(problems.contains(why), "{text}:\n{problems}");
+    }
+}
+
 #[test]
 fn every_key_is_explained_in_the_embedded_file() {
     let mut text = String::new();

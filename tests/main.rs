@@ -52,6 +52,8 @@ mod store;
 #[cfg(feature = "sql")]
 mod sweep;
 mod sweep_job;
+#[cfg(feature = "sql")]
+mod sweep_net;
 mod time;
 #[cfg(feature = "webhook")]
 mod webhook;

@@ -91,6 +91,12 @@ pub enum Command {
     Resume(resume::Resume),
     Wheel(wheel::WheelCommand),
     Verify(verify::Verify),
+    #[cfg(feature = "sql")]
+    Feed(super::feed::Feed),
+    #[cfg(feature = "sql")]
+    Sweep(super::sweep::Sweep),
+    #[cfg(feature = "sql")]
+    Rebuild(super::rebuild::Rebuild),
     Export(export::Export),
     Import(import::Import),
     Worker(worker::Worker),

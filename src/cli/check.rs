@@ -1,5 +1,7 @@
 //! `duewheel check`: is everything fit for the job? Each finding says what to do about it.
 
+mod net;
+
 use std::time::Duration;
 
 use clap::Args;
@@ -11,7 +13,7 @@ use super::failure::Outcome;
 use super::hook::Closer;
 use super::output::Output;
 use crate::clock::Reading;
-use crate::config::{HookSettings, WheelConfig};
+use crate::config::WheelConfig;
 use crate::error::{Error, Result, escaped};
 use crate::wheel::{ServerFacts, Store, Wheel};
 
@@ -80,11 +82,11 @@ pub async fn run(_: &Check, context: &Context, output: &mut Output) -> Outcome {
         None => context.config.wheels.iter().collect(),
     };
     for config in wheels {
+        let wheel = Wheel::new(store.clone(), config.wheel.clone());
         if down.is_none() {
-            let wheel = Wheel::new(store.clone(), config.wheel.clone());
             layout(&wheel, &mut findings).await;
         }
-        hook(config, clock.as_ref(), &mut findings).await;
+        hook(config, &wheel, clock.as_ref(), &mut findings).await;
     }
     print(&findings.0, output)?;
     let problems = findings.0.iter().any(|f| f.level == Level::Problem);
@@ -272,7 +274,7 @@ async fn layout(wheel: &Wheel, findings: &mut Findings) {
     }
 }
 
-async fn hook(config: &WheelConfig, redis: Option<&Reading>, findings: &mut Findings) {
+async fn hook(config: &WheelConfig, wheel: &Wheel, redis: Option<&Reading>, findings: &mut Findings) {
     let name = format!("wheel {} hook", config.wheel.name);
     let closer = match Closer::of(config) {
         Ok(Some(closer)) => closer,
@@ -294,10 +296,10 @@ async fn hook(config: &WheelConfig, redis: Option<&Reading>, findings: &mut Find
                 read.iter()
                     .for_each(|(database, clock)| database_clock(config, database, clock, redis, findings));
             }
+            net::net(config, wheel, &name, findings).await;
         }
         Err(e) => findings.problem(&name, e.to_string(), "the hook could not close anything"),
     }
-    no_sweep(config, &name, findings);
 }
 
 /// A database's clock beside Redis's, by the limit of the wheel's workers.
@@ -325,22 +327,6 @@ fn database_clock(
         );
     } else {
         findings.ok("clock", text);
-    }
-}
-
-/// The safety net that is missing: the orders table, read beside the wheel.
-fn no_sweep(config: &WheelConfig, name: &str, findings: &mut Findings) {
-    match &config.hook {
-        HookSettings::None => {}
-        #[cfg(feature = "sql")]
-        HookSettings::Sql(_) => {
-            let advice = "what Redis loses is closed only when it is enqueued again from the table";
-            findings.warning(name, "no sweep over the orders table is configured", advice);
-        }
-        _ => {
-            let advice = "there is no table behind this hook: losing Redis loses orders; appendfsync always, and a replica";
-            findings.warning(name, "no sweep is configured", advice);
-        }
     }
 }
 

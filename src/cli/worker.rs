@@ -50,6 +50,8 @@ struct Served {
     reminder: Option<Closer>,
     wheel: Wheel,
     fleet: Fleet,
+    #[cfg(feature = "sql")]
+    net: super::net::Net,
 }
 
 /// Works.
@@ -64,7 +66,7 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
         }
     }
     let tallies: Vec<Arc<Tally>> = served.iter().map(|one| one.fleet.tally()).collect();
-    let work = join_all(served.iter().map(|one| serve(one, stop.clone())));
+    let work = join_all(served.iter().map(|one| serve(one, !args.until_idle, stop.clone())));
     tokio::pin!(work);
     let mut report = tokio::time::interval(REPORT);
     report.reset();
@@ -93,7 +95,9 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
 }
 
 /// Serves one wheel from the moment its hook has passed its checks. A hook that is refused ends the whole worker.
-async fn serve(one: &Served, stop: CancellationToken) -> Result<Drained, Failure> {
+///
+/// The jobs over the orders table run beside it, unless this worker is only to empty what is due now.
+async fn serve(one: &Served, with_jobs: bool, stop: CancellationToken) -> Result<Drained, Failure> {
     let checked = tokio::select! {
         () = stop.cancelled() => {
             return Ok(Drained { clean: true, left: 0, tally: one.fleet.tally().snapshot() });
@@ -106,6 +110,12 @@ async fn serve(one: &Served, stop: CancellationToken) -> Result<Drained, Failure
     }
     let name = one.wheel.name();
     tracing::info!(wheel = %name, shards = one.wheel.shards().get(), hook = one.config.hook.kind(), worker = one.fleet.token(), "serving");
+    #[cfg(feature = "sql")]
+    if with_jobs {
+        let (drained, ()) = tokio::join!(one.fleet.run(stop.clone()), one.net.run(&stop));
+        return Ok(drained);
+    }
+    let _ = with_jobs;
     Ok(one.fleet.run(stop).await)
 }
 
@@ -149,7 +159,17 @@ fn served(context: &Context) -> Result<Vec<Served>, Failure> {
                 Some(reminder) => fleet.reminding_by(reminder.hook())?,
                 None => fleet,
             };
-            served.push(Served { config: config.clone(), closer, reminder, wheel, fleet });
+            #[cfg(feature = "sql")]
+            let net = super::net::Net::of(config, &wheel)?;
+            served.push(Served {
+                config: config.clone(),
+                closer,
+                reminder,
+                wheel,
+                fleet,
+                #[cfg(feature = "sql")]
+                net,
+            });
             Ok(())
         });
         match made {
@@ -221,6 +241,10 @@ fn reload(context: &Context, served: &[Served]) {
     }
     for one in served {
         let Some(fresh) = config.wheels.iter().find(|w| w.wheel.name == *one.wheel.name()) else { continue };
+        #[cfg(feature = "sql")]
+        if let Err(e) = one.net.set_urls(fresh) {
+            tracing::error!(wheel = %one.wheel.name(), error = %e, "logins of feed, sweep and rebuild are not taken over");
+        }
         let reminder =
             one.reminder.as_ref().map_or(Ok(false), |reminder| reminder.take_reminder_secrets(fresh));
         match one.closer.take_secrets(fresh).and_then(|taken| Ok(taken | reminder?)) {

@@ -41,6 +41,12 @@ pub struct WheelConfig {
     pub hook: HookSettings,
     /// Who reminds before the close.
     pub reminder: ReminderSettings,
+    /// How the orders table is swept, and the wheel rebuilt from it.
+    #[cfg(feature = "sql")]
+    pub sweep: crate::sweep::SweepSettings,
+    /// How new orders are read from the table.
+    #[cfg(feature = "sql")]
+    pub feed: crate::sweep::FeedSettings,
 }
 
 /// What is logged to stderr.
@@ -173,7 +179,18 @@ fn wheel_config(draft: &Draft, findings: &mut Findings, name: &str) -> Option<Wh
     let reminder = reminder::resolve(&mut section, &kind);
     let mut section = Section::new(draft, findings, &worker_path, Some(&["defaults", "worker"]));
     wheel::check_lease(&mut section, &worker, hook.timeout().max(reminder.timeout()));
-    Some(WheelConfig { wheel, worker, hook, reminder })
+    #[cfg(feature = "sql")]
+    let (sweep, feed) = super::net::resolve(draft, findings, name, &hook);
+    Some(WheelConfig {
+        wheel,
+        worker,
+        hook,
+        reminder,
+        #[cfg(feature = "sql")]
+        sweep,
+        #[cfg(feature = "sql")]
+        feed,
+    })
 }
 
 /// `[defaults]` is read only where a wheel needs it; what no wheel needs is known all the same.
@@ -184,6 +201,8 @@ fn know_the_defaults(draft: &Draft, findings: &mut Findings) {
     }
     wheel::resolve_worker(&mut Section::new(draft, &mut scratch, &["defaults", "worker"], None));
     limits::know_the_defaults(draft, &mut scratch);
+    #[cfg(feature = "sql")]
+    super::net::know_the_defaults(draft, &mut scratch);
     Section::new(draft, &mut scratch, &["defaults", "hook"], None).text("kind");
     Section::new(draft, &mut scratch, &["defaults", "reminder"], None).text("kind");
     for kind in KINDS_WITH_KEYS {

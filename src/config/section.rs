@@ -126,18 +126,9 @@ impl<'a> Section<'a> {
     /// A section of secrets: each name with its value, from the name itself or from the file that `NAME_file` names.
     #[cfg(feature = "webhook")]
     pub(super) fn headers(&mut self, table: &str) -> Vec<(String, SecretString)> {
-        let below = |path: &Vec<String>| path.iter().cloned().chain([table.to_owned()]).collect::<Vec<_>>();
-        let (path, fallback) = (below(&self.path), self.fallback.as_ref().map(below));
-        let mut names = BTreeSet::new();
-        for place in [Some(&path), fallback.as_ref()].into_iter().flatten() {
-            // Known even when empty, so that an empty section is none that is unknown.
-            self.findings.known.insert(place.iter().cloned().chain(["*".to_owned()]).collect());
-            let inside =
-                self.draft.values.keys().filter(|k| k.starts_with(place) && k.len() == place.len() + 1);
-            let inside = inside.filter_map(|k| k.last());
-            names.extend(inside.map(|name| name.strip_suffix("_file").unwrap_or(name).to_owned()));
-        }
-        let mut section = Section { draft: self.draft, findings: self.findings, path, fallback };
+        let (names, mut section) = self.below(table);
+        let names: BTreeSet<String> =
+            names.into_iter().map(|name| name.strip_suffix("_file").unwrap_or(&name).to_owned()).collect();
         let mut headers = Vec::new();
         for name in names {
             let values = section.secrets(&name, |_| "***".to_owned());
@@ -204,6 +195,44 @@ impl<'a> Section<'a> {
             other => Err(wrong_type(other, "a duration in quotes, like \"30s\"")),
         };
         self.get(key, read, |d| format!("{:?}", show_duration(*d))).unwrap_or(*range.start())
+    }
+
+    /// A duration within a range, if given.
+    #[cfg(feature = "sql")]
+    pub(super) fn optional_duration(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        self.find(key)?;
+        Some(self.duration(key, range))
+    }
+
+    /// A section of durations within a range: each name with its value.
+    #[cfg(feature = "sql")]
+    pub(super) fn durations(
+        &mut self,
+        table: &str,
+        range: RangeInclusive<Duration>,
+    ) -> Vec<(String, Duration)> {
+        let (names, mut section) = self.below(table);
+        names.into_iter().map(|name| (name.clone(), section.duration(&name, range.clone()))).collect()
+    }
+
+    /// The section below this one, and the names given in it.
+    #[cfg(any(feature = "sql", feature = "webhook"))]
+    fn below(&mut self, table: &str) -> (BTreeSet<String>, Section<'_>) {
+        let below = |path: &Vec<String>| path.iter().cloned().chain([table.to_owned()]).collect::<Vec<_>>();
+        let (path, fallback) = (below(&self.path), self.fallback.as_ref().map(below));
+        let mut names = BTreeSet::new();
+        for place in [Some(&path), fallback.as_ref()].into_iter().flatten() {
+            // Known even when empty, so that an empty section is none that is unknown.
+            self.findings.known.insert(place.iter().cloned().chain(["*".to_owned()]).collect());
+            let inside =
+                self.draft.values.keys().filter(|k| k.starts_with(place) && k.len() == place.len() + 1);
+            names.extend(inside.filter_map(|k| k.last()).cloned());
+        }
+        (names, Section { draft: self.draft, findings: self.findings, path, fallback })
     }
 
     /// A whole number within a range; the range's start stands in for a problem.

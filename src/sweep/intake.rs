@@ -82,7 +82,14 @@ impl Intake<'_> {
             }
             None => Payload::default(),
         };
-        Ok(Deadline { id, due_at: DueAt::Moment(due_at), payload, traceparent: None, cause: self.cause })
+        Ok(Deadline {
+            id,
+            due_at: DueAt::Moment(due_at),
+            payload,
+            traceparent: None,
+            cause: self.cause,
+            reminders: None,
+        })
     }
 
     /// Those that are open on the primary; the others have ended.

@@ -53,6 +53,11 @@ impl Rebuild {
         Self { lease, ..self }
     }
 
+    /// The table it reads.
+    pub fn table(&self) -> &OrdersTable {
+        &self.table
+    }
+
     /// Runs it where somebody asked for it, as a wheel does that was just formatted, or where it never ran.
     pub async fn look(&self) -> Result<Looked> {
         let record = self.wheel.job_record(REBUILD).await?;

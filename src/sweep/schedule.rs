@@ -10,9 +10,10 @@ use jiff_cron::jiff::tz::TimeZone;
 use crate::clock::{Moment, parse_duration, show_duration};
 
 /// When a job is due.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub enum Schedule {
     /// Never by itself.
+    #[default]
     Off,
     /// So long after the last run began.
     Every(Duration),

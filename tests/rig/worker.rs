@@ -30,6 +30,7 @@ pub struct Plan {
     shards: u32,
     worker: Vec<(&'static str, String)>,
     hook: Vec<(&'static str, String)>,
+    net: String,
 }
 
 /// The lease of [`Plan`], unless it says otherwise.
@@ -46,7 +47,9 @@ impl Plan {
             ("backoff_cap", text("200ms")),
             ("grace", text("5s")),
         ];
-        Self { redis: redis.into(), response_timeout: "2s", shards: 16, worker, hook: Vec::new() }
+        // What a test enqueues is all that is to happen, unless it wants the net.
+        let net = "[wheel.WHEEL.sweep]\nevery = \"off\"\nrebuild = false\n".to_owned();
+        Self { redis: redis.into(), response_timeout: "2s", shards: 16, worker, hook: Vec::new(), net }
     }
 
     pub fn shards(self, shards: u32) -> Self {
@@ -67,6 +70,11 @@ impl Plan {
     pub fn hook(mut self, key: &'static str, value: &str) -> Self {
         set(&mut self.hook, key, value);
         self
+    }
+
+    /// Feed, sweep and rebuild, as TOML with WHEEL for the wheel's name; without it there is none of them.
+    pub fn net(self, toml: &str) -> Self {
+        Self { net: toml.to_owned(), ..self }
     }
 
     /// Closes in the shop's database.
@@ -109,12 +117,13 @@ impl Plan {
         };
         format!(
             "[redis]\nurl = {:?}\nresponse_timeout = {:?}\nconnect_timeout = \"1s\"\n[wheel.{wheel}]\nshards = {}\n\
-             [wheel.{wheel}.worker]\n{}[wheel.{wheel}.hook]\n{}",
+             [wheel.{wheel}.worker]\n{}[wheel.{wheel}.hook]\n{}{}",
             self.redis,
             self.response_timeout,
             self.shards,
             lines(&self.worker),
-            lines(&self.hook)
+            lines(&self.hook),
+            self.net.replace("WHEEL", wheel)
         )
     }
 }

@@ -142,6 +142,7 @@ pub struct OrdersTable {
     primaries: Vec<Pool>,
     is_replica: bool,
     limit: Duration,
+    zone: Option<Zone>,
     /// The database's own name of the time column's type.
     time_kind: OnceCell<String>,
 }
@@ -223,8 +224,25 @@ impl OrdersTable {
             primaries,
             is_replica,
             limit,
+            zone,
             time_kind: OnceCell::new(),
         })
+    }
+
+    /// Takes over the users and passwords in the URLs of the hook and of the replicas, as [`super::SqlHook::set_urls`] does.
+    pub fn set_urls(&self, hook: &[SecretString], replicas: &[SecretString]) -> Result<()> {
+        let readers = if self.is_replica { replicas } else { hook };
+        let mut problems = Vec::new();
+        for (pools, urls) in [(&self.primaries, hook), (&self.readers, readers)] {
+            for (pool, url) in pools.iter().zip(urls) {
+                match Database::parse(url, &self.hook, self.zone.clone()) {
+                    Ok(login) if login.shown == pool.database.shown => pool.set_login(login),
+                    Ok(_) => problems.push("url: names another database than at the start".to_owned()),
+                    Err(problem) => problems.push(problem),
+                }
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(Error::Config(problems)) }
     }
 
     /// How many databases the orders are spread over.
