@@ -1,6 +1,7 @@
 //! Configuration in two steps: what was given (a draft: every value with where it came from), then what it means (resolved: checked,
 //! all problems reported together). The defaults live in `config/default.toml`, which is also the manual.
 
+mod channel;
 mod draft;
 mod environment;
 mod file;

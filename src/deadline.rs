@@ -1,5 +1,6 @@
 //! The deadline: one order, when it must be closed, and what its life has been so far.
 
+mod channel;
 pub mod life;
 mod reminder;
 
@@ -8,6 +9,7 @@ use std::fmt;
 use crate::clock::Moment;
 use crate::error::Invalid;
 
+pub use channel::{Channel, Channels, HoldLimits};
 pub use reminder::Reminders;
 
 /// An order's id: 1 to 200 bytes of UTF-8 without control characters, kept exactly as given (nothing is trimmed or folded).

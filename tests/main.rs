@@ -22,6 +22,7 @@ mod crash;
 mod events;
 mod fleet;
 mod formats;
+mod hold_policy;
 mod house;
 mod life_cycle;
 mod migration;

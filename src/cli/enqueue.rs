@@ -53,6 +53,12 @@ pub struct Enqueue {
     /// Reminds of nothing, whatever the wheel's configuration says
     #[arg(long, conflicts_with = "file")]
     no_remind: bool,
+    /// The payment channel, whose rules the moment must obey ([wheel.NAME.channel.CHANNEL])
+    #[arg(long, value_name = "CHANNEL", conflicts_with = "file")]
+    channel: Option<String>,
+    /// When the order was created, for a channel's min_age [default: now]
+    #[arg(long, value_name = "RFC3339", requires = "channel", value_parser = arguments::moment)]
+    created_at: Option<Moment>,
     /// NDJSON to read deadlines from; - is stdin
     #[arg(long, value_name = "FILE")]
     file: Option<String>,
@@ -143,7 +149,17 @@ pub async fn run(args: &Enqueue, context: &Context, output: &mut Output) -> Outc
         cause: Cause::Due,
         reminders: args.reminders()?,
     };
-    one(&deadline, args, &context.wheel()?, output).await
+    let wheel = context.wheel()?;
+    if let Some(channel) = &args.channel {
+        let now = wheel.now().await?;
+        let (field, closes_at) = match due_at {
+            DueAt::Moment(moment) => ("--at", moment),
+            DueAt::After(window) => ("--in", now.plus(window)),
+        };
+        let age = closes_at.since(args.created_at.unwrap_or(now));
+        wheel.settings().channels.admit(channel, field, closes_at.since(now), age)?;
+    }
+    one(&deadline, args, &wheel, output).await
 }
 
 async fn one(deadline: &Deadline, args: &Enqueue, wheel: &Wheel, output: &mut Output) -> Outcome {

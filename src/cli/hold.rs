@@ -16,9 +16,10 @@ use crate::deadline::Id;
 #[command(
     about = "Puts a deadline off while a payment is in progress",
     long_about = "Puts a scheduled deadline off while a payment is in progress: it fires no earlier than the given time from now. \
-                  Works on one that is overdue, too. Count and total are limited (hold_max_count, hold_max_total).\n\nHolds live \
+                  Works on one that is overdue, too. One hold, their number and their total are limited (hold_max_for, hold_max_count, \
+                  hold_max_total), also by channel; a hold that is too long or not allowed is refused with exit code 2.\n\nA reminder that falls into the hold comes when it ends, or not at all where the close comes first.\n\nHolds live \
                   in Redis only: a shop that must not lose them keeps *paying* as a status of the order.",
-    after_help = "Examples:\n  duewheel hold o-1042 --for 5m\n  duewheel release o-1042     the payment failed"
+    after_help = "Examples:\n  duewheel hold o-1042 --for 5m\n  duewheel hold o-1042 --for 5m --channel alipay\n  duewheel release o-1042     the payment failed"
 )]
 pub struct Hold {
     /// The order
@@ -27,11 +28,14 @@ pub struct Hold {
     /// How long from now, by Redis's clock
     #[arg(long = "for", value_name = "DURATION", value_parser = arguments::duration)]
     for_long: Duration,
+    /// The payment's channel; its limits hold ([wheel.NAME.channel.CHANNEL])
+    #[arg(long, value_name = "CHANNEL")]
+    channel: Option<String>,
 }
 
 /// Holds it.
 pub async fn run(args: &Hold, context: &Context, output: &mut Output) -> Outcome {
     let wheel = context.wheel()?;
-    let answer = wheel.hold(&args.id, args.for_long).await?;
+    let answer = wheel.hold_through(&args.id, args.for_long, args.channel.as_deref()).await?;
     say(&wheel, &args.id, "held", answer, output).await
 }

@@ -17,7 +17,8 @@ pub(super) fn resolve(
     needed_to_hold: bool,
     otherwise: HoldLimits,
 ) -> Channels {
-    let below = |key: &&Vec<String>| key.len() > 3 && key[0] == "wheel" && key[1] == wheel && key[2] == "channel";
+    let below =
+        |key: &&Vec<String>| key.len() > 3 && key[0] == "wheel" && key[1] == wheel && key[2] == "channel";
     let names: BTreeSet<String> = draft.values.keys().filter(below).map(|key| key[3].clone()).collect();
     let mut by_name = BTreeMap::new();
     for name in names {

@@ -265,7 +265,6 @@ impl<'a> Section<'a> {
     }
 
     /// `true` or `false`; `false` stands in for a problem.
-    #[cfg(any(feature = "sql", feature = "webhook"))]
     pub(super) fn flag(&mut self, key: &str) -> bool {
         let read = |value: &Value| match value {
             Value::Flag(flag) => Ok(*flag),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::section::Section;
+use crate::deadline::Channels;
 use crate::retry::{Backoff, RetryPolicy};
 use crate::shard::{ShardCount, WheelName};
 use crate::slot::SlotWidth;
@@ -26,8 +27,14 @@ pub(super) fn resolve(section: &mut Section<'_>, name: WheelName) -> WheelSettin
         cancelled_keep: section.duration("cancelled_keep", Duration::ZERO..=366 * DAY),
         events_keep: section.duration("events_keep", MINUTE..=366 * DAY),
         max_ahead: section.duration("max_ahead", SECOND..=8000 * 365 * DAY),
+        hold_max_for: section.duration("hold_max_for", Duration::ZERO..=366 * DAY),
         hold_max_count: section.whole("hold_max_count", 0..=1000),
         hold_max_total: section.duration("hold_max_total", Duration::ZERO..=366 * DAY),
+        channels: Channels {
+            needed_to_hold: section.flag("hold_needs_channel"),
+            // The channels themselves are sections of their own.
+            ..Channels::default()
+        },
         remind: super::reminder::when(section),
     }
 }

@@ -30,12 +30,22 @@ impl Wheel {
     /// Keeps a scheduled deadline, due or not, from firing for a while: a payment is under way. Refusals: absent, leased, dead, ended,
     /// hold_cap.
     pub async fn hold(&self, id: &Id, for_long: Duration) -> Result<Answer<Scheduled>> {
+        self.hold_through(id, for_long, None).await
+    }
+
+    /// The same for a payment through a channel, within that channel's limits. A channel that is not known or may not hold, and one hold
+    /// that is too long, is an [`Error::Invalid`].
+    pub async fn hold_through(
+        &self,
+        id: &Id,
+        for_long: Duration,
+        channel: Option<&str>,
+    ) -> Result<Answer<Scheduled>> {
         let settings = self.settings();
+        let limits = settings.channels.hold(channel, for_long, settings.hold_limits())?;
         self.moved("hold", id, |cmd| {
-            let most_ms = settings.hold_max_total.as_millis().min(u32::MAX.into());
-            cmd.arg(for_long.as_millis().to_string())
-                .arg(settings.hold_max_count.min(255))
-                .arg(most_ms.to_string());
+            let most_ms = limits.max_total.as_millis().min(u32::MAX.into());
+            cmd.arg(for_long.as_millis().to_string()).arg(limits.max_count.min(255)).arg(most_ms.to_string());
         })
         .await
     }

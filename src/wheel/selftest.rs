@@ -31,6 +31,8 @@ impl Wheel {
         settings.cancelled_keep = settings.cancelled_keep.max(Duration::from_secs(60));
         settings.events_keep = settings.events_keep.max(Duration::from_secs(60));
         settings.hold_max_count = 1;
+        settings.hold_max_for = Duration::from_secs(7200);
+        settings.channels = crate::deadline::Channels::default();
         settings.remind = crate::deadline::Reminders::default();
         settings.hold_max_total = Duration::from_secs(3600);
         let front = front(&settings, "");

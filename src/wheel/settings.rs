@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use crate::deadline::Reminders;
+use crate::deadline::{Channels, HoldLimits, Reminders};
 use crate::shard::{ShardCount, WheelName};
 use crate::slot::SlotWidth;
 
@@ -25,10 +25,14 @@ pub struct WheelSettings {
     pub events_keep: Duration,
     /// The furthest a deadline may lie ahead.
     pub max_ahead: Duration,
+    /// The longest one hold.
+    pub hold_max_for: Duration,
     /// Holds a deadline may have in all.
     pub hold_max_count: u32,
     /// Time a deadline may be held in all.
     pub hold_max_total: Duration,
+    /// What holds for each payment channel.
+    pub channels: Channels,
     /// Reminders of deadlines that do not say themselves.
     pub remind: Reminders,
 }
@@ -46,9 +50,23 @@ impl WheelSettings {
             events_keep: 72 * HOUR,
             // A hundred years and a bit: anything further is a unit mistaken.
             max_ahead: 24 * 36_600 * HOUR,
+            // As long as the total allows.
+            hold_max_for: 24 * 366 * HOUR,
             hold_max_count: 3,
             hold_max_total: HOUR,
+            channels: Channels::default(),
             remind: Reminders::default(),
+        }
+    }
+}
+
+impl WheelSettings {
+    /// How far a deadline may be held where no channel says otherwise.
+    pub fn hold_limits(&self) -> HoldLimits {
+        HoldLimits {
+            max_for: self.hold_max_for,
+            max_count: self.hold_max_count,
+            max_total: self.hold_max_total,
         }
     }
 }
