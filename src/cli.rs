@@ -20,12 +20,14 @@ mod forecast;
 mod hold;
 mod hook;
 mod import;
+mod incident;
 mod inspect;
 mod list;
 mod man;
 #[cfg(feature = "sql")]
 mod net;
 mod output;
+mod paid;
 mod pause;
 mod payload;
 #[cfg(feature = "sql")]
@@ -104,6 +106,8 @@ async fn dispatch(command: &Command, context: &Context, output: &mut Output) -> 
     match command {
         Command::Enqueue(args) => enqueue::run(args, context, output).await,
         Command::Cancel(args) => cancel::run(args, context, output).await,
+        Command::Paid(args) => paid::run(args, context, output).await,
+        Command::Incident(args) => incident::run(args, context, output).await,
         Command::Reschedule(args) => reschedule::run(args, context, output).await,
         Command::Hold(args) => hold::run(args, context, output).await,
         Command::Release(args) => release::run(args, context, output).await,

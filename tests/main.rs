@@ -24,6 +24,7 @@ mod fleet;
 mod formats;
 mod hold_policy;
 mod house;
+mod late_payment;
 mod life_cycle;
 mod migration;
 mod model;

@@ -8,7 +8,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use super::output::Colour;
 use super::{
     bench, cancel, check, close, completions, configuration, dead, enqueue, events, exit, export, forecast,
-    hold, import, inspect, list, man, pause, release, reschedule, resume, stats, verify, wheel, worker,
+    hold, import, incident, inspect, list, man, paid, pause, release, reschedule, resume, stats, verify,
+    wheel, worker,
 };
 use crate::clock::Moment;
 use crate::deadline::{DueAt, Id};
@@ -77,6 +78,8 @@ pub struct Global {
 pub enum Command {
     Enqueue(enqueue::Enqueue),
     Cancel(cancel::Cancel),
+    Paid(paid::Paid),
+    Incident(incident::IncidentCommand),
     Reschedule(reschedule::Reschedule),
     Hold(hold::Hold),
     Release(release::Release),
@@ -116,6 +119,7 @@ impl Command {
             Self::Check(_) | Self::Config(_) | Self::Completions(_) | Self::Man(_) => true,
             Self::Verify(args) => !args.heal,
             Self::Dead(args) => args.reads(),
+            Self::Incident(args) => args.reads(),
             Self::Wheel(args) => args.reads(),
             _ => false,
         }

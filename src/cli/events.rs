@@ -14,8 +14,17 @@ use crate::error::{Error, escaped};
 use crate::wheel::ShardEvent;
 
 /// What can happen to a deadline, as the streams name it.
-const KINDS: [&str; 8] =
-    ["closed", "skipped", "cancelled", "reminded", "reminder_failed", "dead", "revived", "resurrected"];
+const KINDS: [&str; 9] = [
+    "closed",
+    "skipped",
+    "cancelled",
+    "reminded",
+    "reminder_failed",
+    "dead",
+    "revived",
+    "resurrected",
+    "late_payment",
+];
 /// Between two looks of `--follow`; what happened is shown at most about this much later.
 const PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause while Redis is away.
@@ -26,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 #[command(
     about = "Shows what happened: closed, skipped, cancelled, dead, …",
     long_about = "Shows what happened on all shards of the wheel, oldest first: closed, skipped, cancelled, reminded, reminder_failed, dead, revived, \
-                  resurrected. Reaches back as far as events_keep. With --json one object a line: at_ms, shard, entry, what, id.\n\nWith --follow it goes on until it is interrupted, shows each event \
+                  resurrected, late_payment. Reaches back as far as events_keep. With --json one object a line: at_ms, shard, entry, what, id.\n\nWith --follow it goes on until it is interrupted, shows each event \
                   once, and waits for a Redis that is away. A program that must not miss what happened while it was down reads the \
                   streams as a consumer group: docs/events.md.",
     after_help = "Examples:\n  duewheel events                                the last hour\n  duewheel events --since 10m --type closed\n  \
