@@ -20,6 +20,8 @@ mod config;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod crash;
 mod events;
+#[cfg(feature = "sql")]
+mod feed;
 mod fleet;
 mod formats;
 mod hold_policy;

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use duewheel::clock::Moment;
-use duewheel::config::{Config, Draft, Environment, HookSettings};
+use duewheel::config::{Config, Draft, Environment, HookSettings, WheelConfig};
 use duewheel::hook::sql::{Dialect, SqlSettings, audit_ddl};
 use duewheel::hook::{Hook, Verdict};
+use duewheel::sweep::{Feed, Rebuild, Sweep};
 
 use crate::rig::mariadb;
 use crate::rig::redis::RedisServer;
@@ -27,12 +28,17 @@ fn mall_sql() -> Option<String> {
     }
 }
 
-/// The settings of examples/mall.toml, for this database.
-fn settings(url: &str) -> SqlSettings {
+/// The wheel of examples/mall.toml, for this database.
+fn mall_wheel(url: &str) -> WheelConfig {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/mall.toml");
     let draft = Draft::gather(Some(&file), &Environment::of(&[("DATABASE_URL", url)]), &[], None);
     let config = Config::resolve(draft).unwrap_or_else(|e| panic!("{e}"));
-    match &config.wheels[0].hook {
+    config.wheels[0].clone()
+}
+
+/// The settings of its hook.
+fn settings(url: &str) -> SqlSettings {
+    match &mall_wheel(url).hook {
         HookSettings::Sql(settings) => (**settings).clone(),
         other => panic!("a {} hook", other.kind()),
     }
@@ -288,4 +294,49 @@ async fn a_payment_that_races_the_close_of_the_real_shop_wins_or_loses_cleanly()
         closed += lost.len();
     }
     assert!(open.len() >= 14 && paid > 0 && closed > 0, "no race: {paid} paid, {closed} closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_shop_needs_no_code_where_it_is_fed_and_swept() {
+    let Some((url, db)) = mall().await else { return };
+    db.run("UPDATE oms_order SET status = 0 WHERE status = 4").await;
+    let config = mall_wheel(&url);
+    let hook = settings(&url);
+    let wheel = wheel(RedisServer::shared(), 4).await;
+    let feed = Feed::new(wheel.clone(), &hook, &config.sweep, config.feed.clone()).unwrap();
+    let report = feed.run(false, |_| {}).await.unwrap();
+    assert_eq!((report.enqueued, report.refused), (14, 0), "the open orders: {report:?}");
+    let worker = Running::start(&wheel, hook.clone());
+    assert_eq!(all_ended(&wheel, 14).await, 0, "dead");
+    assert_eq!(ids(&db, "status = 4 AND delete_status = 0").await.len(), 14);
+
+    // New orders, ordinary and flash, with two and a half seconds left; and one that has been paid.
+    let new = |id: i64, kind: i64, minutes: i64, status: i64| {
+        format!(
+            "UPDATE again SET id = {id}, order_type = {kind}, status = {status}, \
+             create_time = UTC_TIMESTAMP(3) + INTERVAL 8 HOUR + INTERVAL 2500000 MICROSECOND - INTERVAL {minutes} MINUTE; \
+             INSERT INTO oms_order SELECT * FROM again; "
+        )
+    };
+    let mut statements = "CREATE TEMPORARY TABLE again AS SELECT * FROM oms_order WHERE id = 12; ".to_owned();
+    for n in 0..20 {
+        statements += &new(1000 + n, n % 2, if n % 2 == 1 { 60 } else { 120 }, i64::from(n == 7));
+    }
+    db.run(&(statements + "DROP TEMPORARY TABLE again")).await;
+    let report = feed.run(false, |_| {}).await.unwrap();
+    // Flash orders were made an hour after ordinary ones, which the mark has passed.
+    let report_deep = feed.run(true, |_| {}).await.unwrap();
+    assert_eq!(report.enqueued + report_deep.enqueued, 19, "{report:?} {report_deep:?}");
+    assert_eq!(all_ended(&wheel, 14 + 19).await, 0, "dead");
+    assert_eq!(ids(&db, "id >= 1000 AND status = 4").await.len(), 19);
+    assert_eq!(ids(&db, "id = 1007 AND status = 1").await, [1007]);
+    assert!(worker.drain().await.clean);
+
+    // What the shop's own hand brings back is found by the sweep; a rebuild then has nothing to add.
+    db.run("UPDATE oms_order SET status = 0 WHERE id IN (12, 1001)").await;
+    let sweep = Sweep::new(wheel.clone(), &hook, config.sweep.clone()).unwrap();
+    let report = sweep.run(|_| {}).await.unwrap();
+    assert_eq!((report.seen, report.resurrected), (2, 2), "{report:?}");
+    let report = Rebuild::new(wheel, &hook, config.sweep).unwrap().run(false, |_| {}).await.unwrap();
+    assert_eq!((report.seen, report.held), (2, 2), "{report:?}");
 }
