@@ -52,6 +52,8 @@ mod sql_fleet;
 mod sql_mall;
 #[cfg(feature = "sql")]
 mod sql_race;
+#[cfg(feature = "sql")]
+mod sql_reminder;
 mod store;
 #[cfg(feature = "sql")]
 mod sweep;

@@ -50,7 +50,7 @@ impl Closer {
         match (&config.reminder, &config.hook) {
             (ReminderSettings::Event, _) | (ReminderSettings::Hook, HookSettings::None) => Ok(None),
             #[cfg(feature = "sql")]
-            (ReminderSettings::Hook, HookSettings::Sql(_)) => Ok(None),
+            (ReminderSettings::Hook, HookSettings::Sql(settings)) if settings.remind.is_empty() => Ok(None),
             // A hook of its own, with connections of its own: a reminder that hangs holds up no close.
             (ReminderSettings::Hook, _) => Self::of(config),
             #[cfg(feature = "webhook")]

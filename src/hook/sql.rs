@@ -142,7 +142,7 @@ impl SqlHook {
 
     /// What can be answered without a database.
     fn refused(&self, order: Order<'_>) -> Option<Verdict> {
-        if order.lease.stage != Stage::CLOSE {
+        if order.lease.stage != Stage::CLOSE && self.plan.remind.is_empty() {
             // A reminder's stage must never close an order.
             let reason = "the sql hook closes orders; it has nothing for a reminder".to_owned();
             return Some(Verdict::Failed { reason });
@@ -157,7 +157,7 @@ impl SqlHook {
     async fn judge_all(&self, leases: &[Lease]) -> Vec<Verdict> {
         let started_at = Instant::now();
         let mut verdicts: Vec<Option<Verdict>> = vec![None; leases.len()];
-        let mut groups: BTreeMap<(usize, bool), Vec<Order<'_>>> = BTreeMap::new();
+        let mut groups: BTreeMap<(usize, bool, bool), Vec<Order<'_>>> = BTreeMap::new();
         let mut seen = HashSet::with_capacity(leases.len());
         for (place, lease) in leases.iter().enumerate() {
             let order = Order { place, lease };
@@ -170,14 +170,15 @@ impl SqlHook {
             } else {
                 match self.route(order) {
                     Ok(database) => {
-                        groups.entry((database, lease.cause == Cause::Manual)).or_default().push(order);
+                        let (manual, reminds) = (lease.cause == Cause::Manual, lease.stage != Stage::CLOSE);
+                        groups.entry((database, manual, reminds)).or_default().push(order);
                     }
                     Err(verdict) => verdicts[place] = Some(verdict),
                 }
             }
         }
-        let judged = groups.iter().map(|((database, manual), orders)| {
-            self.judge_group(&self.pools[*database], *manual, orders, started_at)
+        let judged = groups.iter().map(|((database, manual, reminds), orders)| {
+            self.judge_group(&self.pools[*database], (*manual, *reminds), orders, started_at)
         });
         for (place, verdict) in futures_util::future::join_all(judged).await.into_iter().flatten() {
             verdicts[place] = Some(verdict);
@@ -190,7 +191,7 @@ impl SqlHook {
     async fn judge_group(
         &self,
         pool: &Pool,
-        manual: bool,
+        (manual, reminds): (bool, bool),
         orders: &[Order<'_>],
         started_at: Instant,
     ) -> Vec<(usize, Verdict)> {
@@ -206,7 +207,7 @@ impl SqlHook {
         let answer_by = (started_at + self.settings.timeout).min(trusted);
         let time = answer_by.saturating_duration_since(started_at);
         let deadline = started_at + (time - RESOLVE_MARGIN.min(time / 3));
-        let batch = Batch { plan: &self.plan, pool, manual, deadline, answer_by };
+        let batch = Batch { plan: &self.plan, pool, manual, reminds, deadline, answer_by };
         for part in orders.chunks(self.settings.max_batch) {
             verdicts.extend(batch.judge(part).await);
         }

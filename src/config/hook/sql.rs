@@ -24,6 +24,7 @@ pub(super) fn resolve(section: &mut Section<'_>) -> SqlSettings {
         time_zone: section.text("time_zone"),
         then: section.texts("then"),
         ensure: section.texts("ensure"),
+        remind: section.texts("remind"),
         audit: section.text("audit"),
         call: section.text("call"),
         session: section.texts("session"),

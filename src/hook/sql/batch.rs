@@ -25,6 +25,8 @@ pub(super) struct Batch<'a> {
     pub(super) pool: &'a Pool,
     /// Whether a person closes these.
     pub(super) manual: bool,
+    /// Whether these are reminders.
+    pub(super) reminds: bool,
     /// Until when transactions may run.
     pub(super) deadline: Instant,
     /// When the call must have answered, a little later: time to read what became of a commit.
@@ -124,7 +126,8 @@ impl Batch<'_> {
             session: &mut held.session,
             committing: &mut committing,
         };
-        let manner = Manner { manual: self.manual, patient: piece.patient, hurried: piece.hurried };
+        let (manual, reminds) = (self.manual, self.reminds);
+        let manner = Manner { manual, patient: piece.patient, hurried: piece.hurried, reminds };
         match tokio::time::timeout(self.left(), transaction.run(piece.orders, manner)).await {
             Ok((outcome, at_rest)) => {
                 if at_rest {
@@ -145,8 +148,14 @@ impl Batch<'_> {
         let limit = self.answer_by.saturating_duration_since(Instant::now());
         let read = async {
             let mut session = self.pool.fresh().await?;
-            let findings =
-                transaction::resolve(&self.pool.database, self.plan, &mut session, orders, self.manual).await;
+            let findings = transaction::resolve(
+                &self.pool.database,
+                self.plan,
+                &mut session,
+                orders,
+                (self.manual, self.reminds),
+            )
+            .await;
             session.close().await;
             findings
         };

@@ -143,7 +143,11 @@ async fn check_statements(
         }
     }
     let now = (plan.dialect != Dialect::Postgres).then_some("2026-01-01 00:00:00");
-    for statement in plan.then.iter().chain(&plan.ensure) {
+    if let (Form::Declared(declared), false) = (&plan.form, plan.remind.is_empty()) {
+        let open = declared.open(plan.dialect, plan.kind, &keys, false);
+        statements.push(("guard, for a reminder".to_owned(), open));
+    }
+    for statement in plan.then.iter().chain(&plan.ensure).chain(&plan.remind) {
         statements.push((statement.field.clone(), statement.bound(plan.dialect, plan.context(now), &orders)));
     }
     for insert in plan.audit_inserts(&orders) {

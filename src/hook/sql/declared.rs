@@ -97,6 +97,22 @@ impl Declared {
         query
     }
 
+    /// The orders among `keys` that are still open, whenever they are due, locked: rows of key and now.
+    pub(super) fn open(&self, dialect: Dialect, kind: KeyType, keys: &[&str], patient: bool) -> Query {
+        if dialect == Dialect::Mysql {
+            return self.lock(kind, keys, true, patient);
+        }
+        let (key, table) = (self.key(dialect), self.table.quoted(dialect));
+        let mut query = Query::new(dialect);
+        let (shown, now) = (dialect.as_text(&key), dialect.as_text(dialect.now()));
+        query.text(&format!("SELECT {shown}, {now} FROM {table}"));
+        self.push_closable(&mut query, kind, keys, true);
+        if dialect == Dialect::Postgres {
+            query.text(&format!(" ORDER BY {key} FOR UPDATE{}", skip_locked(patient)));
+        }
+        query
+    }
+
     /// MariaDB: closes exactly the orders that were locked; `now` is the time of the lock, so that one close has one time.
     pub(super) fn update(&self, kind: KeyType, keys: &[&str], manual: bool, now: Option<&str>) -> Query {
         let dialect = Dialect::Mysql;

@@ -1,11 +1,33 @@
 //! One leased order as the statements see it.
 
 use crate::clock::Moment;
-use crate::deadline::Cause;
+use crate::deadline::{Cause, Reminders, Stage};
 use crate::lease::Lease;
 
 use super::query::push_json;
 use super::settings::KeyType;
+
+const AUTO: &str = "AUTO_CLOSE";
+const MANUAL: &str = "MANUAL_CLOSE";
+/// Stage 1 first; there are at most so many.
+const REMINDERS: [&str; Reminders::MAX] = [
+    "REMINDER_1",
+    "REMINDER_2",
+    "REMINDER_3",
+    "REMINDER_4",
+    "REMINDER_5",
+    "REMINDER_6",
+    "REMINDER_7",
+    "REMINDER_8",
+    "REMINDER_9",
+    "REMINDER_10",
+    "REMINDER_11",
+    "REMINDER_12",
+    "REMINDER_13",
+    "REMINDER_14",
+    "REMINDER_15",
+    "REMINDER_16",
+];
 
 /// A lease, its place in the batch that the worker handed over, and what the statements may ask of it.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +59,16 @@ impl<'a> Order<'a> {
 
     /// The action of the audit row.
     pub(super) fn action(self) -> &'static str {
-        if self.lease.cause == Cause::Manual { "MANUAL_CLOSE" } else { "AUTO_CLOSE" }
+        match (self.lease.stage, self.lease.cause) {
+            (Stage::CLOSE, Cause::Manual) => MANUAL,
+            (Stage::CLOSE, _) => AUTO,
+            (Stage(n), _) => REMINDERS[usize::from(n).min(REMINDERS.len()) - 1],
+        }
+    }
+
+    /// The actions of audit rows that say that this was done before.
+    pub(super) fn actions(self) -> Vec<&'static str> {
+        if self.lease.stage == Stage::CLOSE { vec![AUTO, MANUAL] } else { vec![self.action()] }
     }
 
     pub(super) fn fence(self) -> i64 {

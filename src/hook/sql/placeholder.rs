@@ -18,6 +18,7 @@ pub(super) enum Bind {
     Now,
     Fence,
     Attempt,
+    Stage,
     Generation,
     Cause,
     Actor,
@@ -27,7 +28,7 @@ pub(super) enum Bind {
 }
 
 impl Bind {
-    const KNOWN: &'static str = ":id :ids :rows :due_at :now :fence :attempt :generation :cause :actor :reason :trace_id \
+    const KNOWN: &'static str = ":id :ids :rows :due_at :now :fence :attempt :stage :generation :cause :actor :reason :trace_id \
          :payload.field";
 
     fn parse(name: &str) -> Result<Self, String> {
@@ -39,6 +40,7 @@ impl Bind {
             "now" => Self::Now,
             "fence" => Self::Fence,
             "attempt" => Self::Attempt,
+            "stage" => Self::Stage,
             "generation" => Self::Generation,
             "cause" => Self::Cause,
             "actor" => Self::Actor,
@@ -104,6 +106,7 @@ pub(super) fn push(query: &mut Query, bind: &Bind, context: Context<'_>, orders:
         Bind::DueAt => return push_moment(query, order.due_millis()),
         Bind::Fence => Value::Int(order.fence()),
         Bind::Attempt => Value::Int(i64::from(order.lease.attempt)),
+        Bind::Stage => Value::Int(i64::from(order.lease.stage.0)),
         Bind::Generation => Value::Int(order.generation()),
         Bind::Actor => Value::Text(order.actor().map(str::to_owned)),
         Bind::Reason => Value::Text(order.reason().map(str::to_owned)),

@@ -16,6 +16,8 @@ pub(super) struct Plan {
     pub(super) kind: KeyType,
     pub(super) then: Vec<Statement>,
     pub(super) ensure: Vec<Statement>,
+    /// What reminds, before the close.
+    pub(super) remind: Vec<Statement>,
     /// The audit table, quoted.
     pub(super) audit: Option<Name>,
     pub(super) worker: String,
@@ -65,6 +67,13 @@ impl Plan {
         };
         let then = statements("then", &settings.then, THEN);
         let ensure = statements("ensure", &settings.ensure, &["SELECT", "WITH"]);
+        let remind = statements("remind", &settings.remind, THEN);
+        if settings.call.is_some() && !remind.is_empty() {
+            problems.push(
+                "remind: expected none beside call: there is no guard that says who is still to be reminded"
+                    .to_owned(),
+            );
+        }
         let audit = settings.audit.as_ref().and_then(|t| keep(Name::parse("audit", t, true), problems));
         if problems.len() > before {
             return None;
@@ -75,6 +84,7 @@ impl Plan {
             kind: settings.key_type,
             then,
             ensure,
+            remind,
             audit,
             worker: settings.worker.clone(),
             named: settings.prepared,
@@ -92,12 +102,12 @@ impl Plan {
         audit::inserts(self.dialect, &table.quoted(self.dialect), &self.worker, orders)
     }
 
-    /// Reads which of the orders an earlier call closed in the same life: rows of id and generation.
+    /// Reads what earlier calls did with the orders: rows of id, generation and action.
     pub(super) fn audit_lookup(&self, keys: &[&str]) -> Option<Query> {
         let table = self.audit.as_ref()?.quoted(self.dialect);
         let mut query = Query::new(self.dialect);
         query.text(&format!(
-            "SELECT order_id, {} FROM {table} WHERE order_id ",
+            "SELECT order_id, {}, action FROM {table} WHERE order_id ",
             self.dialect.as_text("generation")
         ));
         query.among(KeyType::Text, keys);

@@ -39,6 +39,9 @@ pub struct SqlSettings {
     pub then: Vec<String>,
     /// Queries run after `then` that must return no row; a row rolls the close back (an item whose stock row is missing).
     pub ensure: Vec<String>,
+    /// Statements that remind of an order that is still open, for a reminder before the close; the row is locked meanwhile. With an audit
+    /// table each reminder is given once, without one at least once.
+    pub remind: Vec<String>,
     /// duewheel's own audit table, as `table` or `schema.table`; `None` writes no audit row.
     pub audit: Option<String>,
     /// Instead of a declared close: one statement (a stored procedure) that closes and answers a verdict for each order.
@@ -80,6 +83,7 @@ impl Default for SqlSettings {
             time_zone: None,
             then: Vec::new(),
             ensure: Vec::new(),
+            remind: Vec::new(),
             audit: None,
             call: None,
             session: Vec::new(),

@@ -8,8 +8,10 @@ use super::dialect::Dialect;
 use super::failure::Failure;
 use super::key;
 use super::order::Order;
+use super::placeholder::Context;
 use super::plan::{Form, Plan};
 use super::session::{Cells, Session};
+use super::statement::Statement;
 use super::verdict::{self, Finding};
 
 /// How one transaction is run.
@@ -21,6 +23,8 @@ pub(super) struct Manner {
     pub(super) patient: bool,
     /// Wait for no lock for long: the batch is being cut into pieces.
     pub(super) hurried: bool,
+    /// Remind of what is open, and close nothing.
+    pub(super) reminds: bool,
 }
 
 /// A transaction on its way. It lives outside the future that drives it, so that whoever gives up waiting knows how far it came.
@@ -62,6 +66,9 @@ impl Transaction<'_> {
     }
 
     async fn work(&mut self, orders: &[Order<'_>], manner: Manner) -> Outcome {
+        if let (Form::Declared(declared), true) = (&self.plan.form, manner.reminds) {
+            return self.remind(declared, orders, manner).await;
+        }
         let (mut findings, now) = match &self.plan.form {
             Form::Declared(declared) => self.declared(declared, orders, manner).await?,
             Form::Call(call) => (verdict::of_call(self.session, self.plan, call, orders).await?, None),
@@ -76,6 +83,7 @@ impl Transaction<'_> {
         closed.sort_by(|a, b| key::compare(self.plan.kind, a.key(), b.key()));
         if !closed.is_empty() {
             self.follow(&closed, now.as_deref()).await?;
+            self.ensure(&closed, now.as_deref()).await?;
         }
         if let (Form::Declared(declared), true) = (&self.plan.form, closed.len() < orders.len()) {
             let rest: Vec<Order<'_>> = orders
@@ -137,7 +145,7 @@ impl Transaction<'_> {
         Ok((findings, now))
     }
 
-    /// What belongs to a close: the shop's statements, the audit rows, the shop's own conditions.
+    /// What belongs to a close: the audit rows, the shop's statements.
     async fn follow(&mut self, closed: &[Order<'_>], now: Option<&str>) -> Result<(), Failure> {
         let context = self.plan.context(now);
         // The audit rows first: they are nobody else's, while stock rows are shared, and what is shared is locked as late as may be.
@@ -145,11 +153,64 @@ impl Transaction<'_> {
             self.session.run(insert, self.plan.named).await.map_err(|f| f.during("audit"))?;
         }
         for statement in &self.plan.then {
-            for orders in portions(statement.per_batch, closed) {
-                let query = statement.bound(self.plan.dialect, context, orders);
-                self.session.run(query, self.plan.named).await.map_err(|f| f.during(&statement.field))?;
+            self.each(statement, closed, context).await?;
+        }
+        Ok(())
+    }
+
+    /// Reminds of the orders that are open: the row is locked, so that nobody pays between the look and the reminder.
+    async fn remind(&mut self, declared: &Declared, orders: &[Order<'_>], manner: Manner) -> Outcome {
+        let before = verdict::audited(self.session, self.plan, orders).await?;
+        let asked: Vec<Order<'_>> = orders.iter().filter(|o| !before.contains(&o.place)).copied().collect();
+        let keys: Vec<&str> = asked.iter().map(|order| order.key()).collect();
+        let query = declared.open(self.plan.dialect, self.plan.kind, &keys, manner.patient);
+        let rows = self.session.rows(query, self.plan.named).await.map_err(|f| f.during("guard"))?;
+        let hit: std::collections::HashSet<&str> = matched(&keys, &rows)?.into_iter().collect();
+        let (open, rest): (Vec<_>, Vec<_>) = asked.iter().copied().partition(|o| hit.contains(o.key()));
+        if !open.is_empty() {
+            let now = match self.plan.dialect {
+                Dialect::Postgres => None,
+                Dialect::Mysql | Dialect::Sqlite => rows.first().and_then(|row| cell(row, 1)),
+            };
+            for insert in self.plan.audit_inserts(&open) {
+                self.session.run(insert, self.plan.named).await.map_err(|f| f.during("audit"))?;
+            }
+            for statement in &self.plan.remind {
+                self.each(statement, &open, self.plan.context(now)).await?;
             }
         }
+        // A person's manner: when it is due says nothing about who is to be reminded.
+        let read = verdict::of_rows(self.session, self.plan, declared, &rest, true).await?;
+        let mut read = read.into_iter();
+        let finding = |order: &Order<'_>| {
+            if before.contains(&order.place) {
+                Finding::ClosedBefore
+            } else if hit.contains(order.key()) {
+                Finding::Closed
+            } else {
+                read.next().unwrap_or(Finding::Busy)
+            }
+        };
+        Ok(orders.iter().map(finding).collect())
+    }
+
+    /// Runs a statement for all orders at once, or for each alone.
+    async fn each(
+        &mut self,
+        statement: &Statement,
+        orders: &[Order<'_>],
+        context: Context<'_>,
+    ) -> Result<(), Failure> {
+        for orders in portions(statement.per_batch, orders) {
+            let query = statement.bound(self.plan.dialect, context, orders);
+            self.session.run(query, self.plan.named).await.map_err(|f| f.during(&statement.field))?;
+        }
+        Ok(())
+    }
+
+    /// The shop's own conditions after a close.
+    async fn ensure(&mut self, closed: &[Order<'_>], now: Option<&str>) -> Result<(), Failure> {
+        let context = self.plan.context(now);
         for statement in &self.plan.ensure {
             for orders in portions(statement.per_batch, closed) {
                 let query = statement.bound(self.plan.dialect, context, orders);
@@ -209,10 +270,11 @@ pub(super) async fn resolve(
     plan: &Plan,
     session: &mut Session,
     orders: &[Order<'_>],
-    manual: bool,
+    (manual, reminds): (bool, bool),
 ) -> Outcome {
     database.begin(session, true).await?;
     let findings = match &plan.form {
+        Form::Declared(_) if reminds => verdict::of_audit(session, plan, orders).await,
         Form::Declared(declared) => verdict::of_rows(session, plan, declared, orders, manual).await,
         Form::Call(_) => verdict::of_audit(session, plan, orders).await,
     };

@@ -122,14 +122,14 @@ pub(super) async fn of_audit(
         if ours.contains(&order.place) {
             Finding::ClosedBefore
         } else {
-            Finding::Unavailable("the commit was not answered; the procedure is asked again".to_owned())
+            Finding::Unavailable("the commit was not answered; it is asked again".to_owned())
         }
     };
     Ok(orders.iter().map(finding).collect())
 }
 
-/// The places of the orders that an audit row of the same generation exists for.
-async fn audited(
+/// The places of the orders for which an audit row of the same life says that it was done before.
+pub(super) async fn audited(
     session: &mut Session,
     plan: &Plan,
     orders: &[Order<'_>],
@@ -137,10 +137,17 @@ async fn audited(
     let keys: Vec<&str> = orders.iter().map(|o| o.key()).collect();
     let Some(query) = plan.audit_lookup(&keys) else { return Ok(HashSet::new()) };
     let rows = session.rows(query, plan.named).await.map_err(|f| f.during("reading the audit"))?;
-    let known: HashSet<(&str, &str)> =
-        rows.iter().map(|row| (cell(row, 0).unwrap_or_default(), cell(row, 1).unwrap_or_default())).collect();
-    let is_ours =
-        |order: &&Order<'_>| known.contains(&(order.key(), order.generation().to_string().as_str()));
+    let read = |row: &Cells| {
+        let text = |column| cell(row, column).unwrap_or_default().to_owned();
+        (text(0), text(1), text(2))
+    };
+    let known: HashSet<(String, String, String)> = rows.iter().map(read).collect();
+    let is_ours = |order: &&Order<'_>| {
+        let of = |action: &str| {
+            known.contains(&(order.key().to_owned(), order.generation().to_string(), action.to_owned()))
+        };
+        order.actions().into_iter().any(of)
+    };
     Ok(orders.iter().filter(is_ours).map(|o| o.place).collect())
 }
 
