@@ -1,7 +1,7 @@
 -- inspect: everything known of one id.
 -- ARGV 8 id
--- Returns {now us, state, at, reason, body, live, ended record, paused}; empty strings for what is not there. O(log n). Writes nothing.
-local refusal, meta = open('paused')
+-- Returns {now us, state, at, reason, body, live, ended record, why nothing is claimed}; empty strings for what is not there. O(log n). Writes nothing.
+local refusal, meta = open('paused', 'tripped')
 if refusal then return refusal end
 local id = ARGV[FIRST]
 if not id or #id == 0 or #ARGV ~= FIRST then return redis.error_reply('BADCALL inspect') end
@@ -21,4 +21,4 @@ elseif body then
 elseif record then
   state = 'ended'
 end
-return { format('%.0f', now_us), state, at, call('HGET', REASONS, id) or '', body or '', call('HGET', LIVE, id) or '', record or '', meta[5] or '' }
+return { format('%.0f', now_us), state, at, call('HGET', REASONS, id) or '', body or '', call('HGET', LIVE, id) or '', record or '', meta[5] or meta[6] or '' }

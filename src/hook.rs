@@ -35,6 +35,11 @@ pub trait Hook: Send + Sync + 'static {
     /// The start-up checks: refuses with the reason when the hook could not close anything.
     fn check(&self) -> BoxFuture<'_, Result<Vec<String>>>;
 
+    /// How many calls may be under way at once; the others wait for their turn, and need not be made when it comes.
+    fn concurrency(&self) -> usize {
+        usize::MAX
+    }
+
     /// The endpoints behind this hook, by names for people: whatever may be away while the others are there.
     fn endpoints(&self) -> Vec<String> {
         vec!["the hook".to_owned()]

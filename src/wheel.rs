@@ -5,6 +5,7 @@
 
 pub mod answer;
 mod body;
+mod breaker;
 mod carry;
 mod claim;
 mod events;
@@ -35,6 +36,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 pub use body::encode_new;
+pub use breaker::{Band, Held, Reported, Trip, Verdicts};
 pub use carry::Carried;
 pub use claim::{Ask, Claimed, Reminded, Renewed, Settlement, ShardState, What};
 pub use events::{EventPage, EventReader, ShardEvent};

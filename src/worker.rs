@@ -7,6 +7,7 @@
 
 mod alarm;
 mod beat;
+mod breaker;
 mod circuit;
 mod clock_guard;
 mod executor;
@@ -152,6 +153,7 @@ impl Worker {
         if let Some(purse) = &limits.purse {
             services.spawn(service::drive(rate::Purser(purse.clone()), end.clone()));
         }
+        services.spawn(service::drive(breaker::BreakerWatch(limits.breaker.clone()), end.clone()));
         let reader = ClockReader::new(self.hook.clone(), limits.clocks.clone());
         services.spawn(service::drive(reader, end.clone()));
 

@@ -12,6 +12,7 @@
 mod rig;
 
 mod backlog;
+mod breaker;
 mod cases;
 mod circuit;
 mod cli;

@@ -167,6 +167,6 @@ async fn a_self_test_leaves_a_pause_as_it_is() {
     wheel.format().await.unwrap();
     wheel.pause(&Note::new("test", "a person stopped it").unwrap()).await.unwrap();
     wheel.selftest("w1").await.unwrap();
-    assert!(wheel.reassert_pause().await.unwrap());
+    assert!(wheel.reassert(None).await.unwrap().paused.is_some());
     assert_eq!(claim(&wheel, Shard(0), 1).await.state, duewheel::wheel::ShardState::Paused);
 }

@@ -250,6 +250,12 @@ async fn layout(wheel: &Wheel, findings: &mut Findings) {
                 &name,
                 format!("{} shards, {held} deadlines, {due} due, {} dead", stats.shards, stats.dead),
             );
+            if stats.tripped_shards > 0 {
+                let why = wheel.held_by().await.ok().and_then(|held| held.trip);
+                let why = why.map_or(String::new(), |trip| format!(" since {}: {}", trip.at(), trip.why));
+                let text = format!("{} of {} shards are tripped{why}", stats.tripped_shards, stats.shards);
+                findings.problem(&name, text, "see what closed so much, then duewheel resume");
+            }
             if stats.paused_shards > 0 {
                 let text = format!("{} of {} shards are paused", stats.paused_shards, stats.shards);
                 findings.warning(&name, text, "duewheel resume");

@@ -65,11 +65,13 @@ async fn print(
     let presence = wheel.presence().await?;
     let workers = presence.workers.len();
     let bucket = wheel.bucket().await?;
+    let trip = if stats.tripped_shards > 0 { wheel.held_by().await?.trip } else { None };
     let held: Vec<&WorkerRecord> = presence.workers.iter().filter(|w| !w.held_back.is_empty()).collect();
     if output.is_json() {
         let mut object = serde_json::to_value(stats).map_err(std::io::Error::from)?;
         object["wheel"] = wheel.name().as_str().into();
         object["workers"] = workers.into();
+        object["trip"] = serde_json::to_value(&trip).map_err(std::io::Error::from)?;
         object["limit"] = serde_json::to_value(bucket).map_err(std::io::Error::from)?;
         object["held_back"] = held.iter().map(|worker| held_object(worker)).collect();
         object["clocks_ms"] =
@@ -86,6 +88,14 @@ async fn print(
         row("workers", workers, if workers == 0 { "nobody closes orders on this wheel" } else { "" }),
         row("paused", stats.paused_shards, &format!("of {} shards", stats.shards)),
     ];
+    if stats.tripped_shards > 0 {
+        let why = trip.map_or(String::new(), |trip| format!(", {}: {}", trip.at(), escaped(&trip.why)));
+        rows.push(row(
+            "tripped",
+            stats.tripped_shards,
+            &format!("of {} shards{why}; duewheel resume", stats.shards),
+        ));
+    }
     if let Some(bucket) = bucket {
         let remark = format!("tokens of a burst of {}, {} a second", bucket.burst, bucket.rate);
         rows.push(row("limit", bucket.tokens, &remark));

@@ -1,10 +1,10 @@
-//! What holds claiming back: `[wheel.NAME.clock]`, `[wheel.NAME.limit]`, `[wheel.NAME.circuit]`.
+//! What holds claiming back: `[wheel.NAME.clock]`, `[wheel.NAME.limit]`, `[wheel.NAME.circuit]`, `[wheel.NAME.breaker]`.
 
 use std::time::Duration;
 
 use super::draft::Draft;
 use super::section::{Findings, Section};
-use crate::wheel::Rate;
+use crate::wheel::{Band, Rate};
 use crate::worker::{CircuitSettings, WorkerSettings};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -13,7 +13,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 type Read = fn(&mut Section<'_>, &mut WorkerSettings);
 
 /// The sections, each of them also under `[defaults]`.
-const SECTIONS: [(&str, Read); 3] = [("clock", clock), ("limit", limit), ("circuit", circuit)];
+const SECTIONS: [(&str, Read); 4] =
+    [("clock", clock), ("limit", limit), ("circuit", circuit), ("breaker", breaker)];
 
 /// Reads the sections of one wheel.
 pub(super) fn resolve(draft: &Draft, findings: &mut Findings, wheel: &str, worker: &mut WorkerSettings) {
@@ -54,5 +55,14 @@ fn circuit(section: &mut Section<'_>, worker: &mut WorkerSettings) {
         ratio: section.number("ratio", 0.01..=2.0),
         probe_interval: section
             .duration("probe_interval", Duration::from_millis(10)..=Duration::from_secs(60)),
+    };
+}
+
+fn breaker(section: &mut Section<'_>, worker: &mut WorkerSettings) {
+    worker.band = Band {
+        closes_per_minute: section.whole("closes_per_minute", 0..=1_000_000_000),
+        closed_ratio: section.number("closed_ratio", 0.0..=1.0),
+        ratio_least: section.whole("ratio_least", 1..=1_000_000_000),
+        rejected_run: section.whole("rejected_run", 0..=1_000_000_000),
     };
 }

@@ -17,8 +17,7 @@ mod verdict;
 mod wire;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use futures_util::future::join_all;
 use hyper::header::{HOST, HeaderMap, HeaderValue};
@@ -49,8 +48,6 @@ pub struct WebhookHook {
     keys: RwLock<Arc<Keys>>,
     permits: Semaphore,
     pool: Pool,
-    /// Until when the endpoint asked to be left alone: calls that wait for their turn are not made then.
-    paused: Mutex<Option<Instant>>,
 }
 
 /// The secrets, and what must be known of them: how to sign, and what must never be shown.
@@ -83,7 +80,6 @@ impl WebhookHook {
                     keys: RwLock::new(Arc::new(Keys { signer, reasons })),
                     permits: Semaphore::new(settings.max_concurrency),
                     pool: Pool::new(endpoint.connector, settings.idle_timeout),
-                    paused: Mutex::new(None),
                 })
             }
             _ => Err(Error::Config(problems)),
@@ -115,20 +111,8 @@ impl WebhookHook {
         }
         let step = Step::default();
         match tokio::time::timeout(limit, self.call(wheel, lease, &keys.signer, &step)).await {
-            Ok(Ok(reply)) => {
-                let verdict = verdict::of(&reply, &keys.reasons, self.settings.retry_after_cap);
-                if let Verdict::Unavailable { retry_after: Some(pause), .. } = &verdict {
-                    let until = Instant::now() + *pause;
-                    let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
-                    *paused = (*paused).max(Some(until));
-                }
-                verdict
-            }
-            Ok(Err(Unasked::Paused(left))) => {
-                let reason = keys.reasons.say("not asked, because the endpoint asked for a pause");
-                Verdict::Unavailable { reason, retry_after: Some(left) }
-            }
-            Ok(Err(Unasked::Problem(problem))) => unavailable(&problem),
+            Ok(Ok(reply)) => verdict::of(&reply, &keys.reasons, self.settings.retry_after_cap),
+            Ok(Err(problem)) => unavailable(&problem),
             Err(_) => {
                 let within = show_duration(limit);
                 unavailable(&format!("no answer within {within}, {}", step.as_str()))
@@ -142,25 +126,12 @@ impl WebhookHook {
         lease: &Lease,
         signer: &Signer,
         step: &Step,
-    ) -> Result<Reply, Unasked> {
-        let _permit = self.permits.acquire().await.map_err(|e| Unasked::Problem(e.to_string()))?;
-        let paused = *self.paused.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = paused.map(|until| until.saturating_duration_since(Instant::now()));
-        if let Some(left) = left.filter(|left| !left.is_zero()) {
-            return Err(Unasked::Paused(left));
-        }
+    ) -> Result<Reply, String> {
+        let _permit = self.permits.acquire().await.map_err(|e| e.to_string())?;
         step.reach(Step::CONNECTING);
         let request = || message::request(&self.uri, &self.base, signer, wheel, lease);
-        self.pool.call(request, || step.reach(Step::SENT)).await.map_err(Unasked::Problem)
+        self.pool.call(request, || step.reach(Step::SENT)).await
     }
-}
-
-/// Why there is no reply.
-enum Unasked {
-    /// The endpoint asked for a pause, and so much of it is left.
-    Paused(Duration),
-    /// It could not be reached, or broke off.
-    Problem(String),
 }
 
 impl Hook for WebhookHook {
@@ -173,13 +144,17 @@ impl Hook for WebhookHook {
         })
     }
 
-    fn timeout(&self) -> Duration {
+    fn timeout(&self) -> std::time::Duration {
         self.settings.timeout
     }
 
     fn batch_size(&self) -> usize {
         // An order of its own for each call, so that one slow answer keeps nobody else waiting.
         1
+    }
+
+    fn concurrency(&self) -> usize {
+        self.settings.max_concurrency
     }
 
     fn check(&self) -> BoxFuture<'_, Result<Vec<String>>> {

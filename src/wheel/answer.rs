@@ -287,8 +287,10 @@ pub struct Stats {
     pub dead: u64,
     /// Remembered ends.
     pub ended: u64,
-    /// Shards that are paused.
+    /// Shards that a person has paused.
     pub paused_shards: u64,
+    /// Shards that the breaker has stopped.
+    pub tripped_shards: u64,
     /// Shards in all.
     pub shards: u64,
     /// Lifetime counts since the shards were formatted: verb or outcome -> count.

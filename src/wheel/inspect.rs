@@ -240,6 +240,7 @@ impl Wheel {
             all.dead += one.dead;
             all.ended += one.ended;
             all.paused_shards += one.paused_shards;
+            all.tripped_shards += one.tripped_shards;
             for (what, count) in one.totals {
                 *all.totals.entry(what).or_default() += count;
             }
@@ -272,7 +273,8 @@ impl Wheel {
             leased,
             dead,
             ended,
-            paused_shards: u64::from(paused + tripped > 0),
+            paused_shards: paused,
+            tripped_shards: tripped,
             shards: 1,
             totals,
         })

@@ -112,28 +112,7 @@ impl Wheel {
         self.pause_shards("pause", &text).await
     }
 
-    /// Claims again on every shard; returns (shards written, shards in all).
-    pub async fn resume(&self) -> Result<(u64, u64)> {
-        let mut forget = redis::cmd("HDEL");
-        forget.arg(super::keys::of_wheel(self.name(), "state")).arg("paused");
-        self.store().command(&forget, "forget the pause").await?;
-        self.pause_shards("resume", "").await
-    }
-
-    /// Writes the pause again where a shard lost it (restart without data, new shard). Returns whether the wheel is paused.
-    pub async fn reassert_pause(&self) -> Result<bool> {
-        let mut ask = redis::cmd("HGET");
-        ask.arg(super::keys::of_wheel(self.name(), "state")).arg("paused");
-        match self.store().command(&ask, "read the pause").await? {
-            redis::Value::BulkString(note) => {
-                self.pause_shards("pause", &String::from_utf8_lossy(&note)).await?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// Pauses or resumes the shards, and remembers nothing for the wheel.
+    /// Pauses, trips or resumes the shards, and remembers nothing for the wheel.
     pub(super) async fn pause_shards(&self, word: &str, note: &str) -> Result<(u64, u64)> {
         let (mut written, mut failure): (u64, Option<Error>) = (0, None);
         for shard in self.shards().all() {

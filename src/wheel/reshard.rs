@@ -140,7 +140,7 @@ impl Wheel {
             removed += u64::try_from(reply::number(&gone).unwrap_or(0)).unwrap_or(0);
         }
         let mut cmd = redis::cmd("UNLINK");
-        for name in ["seen", "roster", "state", "rate", "incidents", "incident_acks", "audit"] {
+        for name in ["seen", "roster", "state", "rate", "breaker", "incidents", "incident_acks", "audit"] {
             cmd.arg(keys::of_wheel(self.name(), name));
         }
         for job in JOBS {

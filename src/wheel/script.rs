@@ -81,6 +81,7 @@ macro_rules! limit_script {
 }
 
 limit_script!(GRANT, "grant");
+limit_script!(BREAKER, "breaker");
 wheel_script!(JOB, "job", " flags=allow-oom");
 
 script!(FORMAT, "format", "", true);

@@ -108,6 +108,7 @@ impl Wheel {
         self.forecast(crate::clock::Moment::EPOCH, HOUR, 2).await?;
         // The shard's part only: the wheel's own record of a pause is a person's, and stays as it is.
         self.pause_shards("pause", "selftest").await?;
+        self.pause_shards("trip", "selftest").await?;
         self.pause_shards("resume", "").await?;
         self.prune(shard, 0).await?;
         self.verify_shard(shard, true, &mut super::answer::Verification::default()).await

@@ -134,6 +134,20 @@ impl Circuit {
         endpoints.get(endpoint)?.hold.as_ref().map(|hold| hold.until).filter(|until| *until > now)
     }
 
+    /// Whether any endpoint asked for a pause that is not over.
+    pub fn any_pause(&self, now: Instant) -> bool {
+        self.lock()
+            .iter()
+            .any(|endpoint| endpoint.hold.as_ref().is_some_and(|hold| hold.asked && hold.until > now))
+    }
+
+    /// The end of the pause that this endpoint asked for; `None` where it did not, or it is over.
+    pub fn paused(&self, endpoint: usize, now: Instant) -> Option<Instant> {
+        let endpoints = self.lock();
+        let hold = endpoints.get(endpoint)?.hold.as_ref()?;
+        (hold.asked && hold.until > now).then_some(hold.until)
+    }
+
     /// Whether any endpoint counts as away.
     pub fn any_away(&self) -> bool {
         self.lock().iter().any(|endpoint| endpoint.hold.is_some())

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc::UnboundedSender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc::UnboundedSender};
 use tokio_util::task::TaskTracker;
 
+use super::breaker::Kind;
 use super::circuit::Answer;
 use super::failpoint;
 use super::heartbeat::Leases;
@@ -19,7 +20,7 @@ use super::verdict::what_of;
 use crate::hook::{Hook, Verdict};
 use crate::lease::Lease;
 use crate::shard::Shard;
-use crate::wheel::{What, Wheel};
+use crate::wheel::{Verdicts, What, Wheel};
 
 /// Calls the hook.
 pub struct Executor {
@@ -32,6 +33,8 @@ pub struct Executor {
     tally: Arc<Tally>,
     pub(super) calls: TaskTracker,
     pub(super) reminder: Reminder,
+    /// Calls that the hook makes at once: those that wait for their turn here may still be taken back.
+    slots: Semaphore,
 }
 
 /// What a call is tied to besides: the leases in hand, and what may hold it back.
@@ -52,7 +55,8 @@ impl Executor {
     ) -> Self {
         let calls = TaskTracker::new();
         let Held { leases, limits } = held;
-        Self { wheel, hook, settings, leases, limits, settlers, tally, calls, reminder }
+        let slots = Semaphore::new(hook.concurrency().min(Semaphore::MAX_PERMITS));
+        Self { wheel, hook, settings, leases, limits, settlers, tally, calls, reminder, slots }
     }
 
     /// Calls the hook for these leases, in calls of the hook's batch size, side by side. `permits` covers them all; `keep` is
@@ -65,6 +69,9 @@ impl Executor {
         keep: Vec<OwnedSemaphorePermit>,
     ) {
         failpoint::reach(failpoint::AFTER_CLAIM, leases.iter().map(|lease| lease.id.as_str()));
+        if self.limits.breaker.is_tripped() {
+            return self.give_back(shard, leases, permits);
+        }
         let reminders = reminder::take(&mut leases);
         if let Some(own) = permits.split(reminders.len()).filter(|_| !reminders.is_empty()) {
             self.remind(shard, reminders, own);
@@ -98,22 +105,36 @@ impl Executor {
 
     async fn call(&self, shard: Shard, leases: Vec<Lease>, permits: OwnedSemaphorePermit) {
         let batch = self.leases.take(shard, &leases, self.settings.lease);
+        let _slot = self.slots.acquire().await;
+        // While it waited the wheel may have been tripped, or its endpoint may have asked for a pause.
+        if let Some(what) = self.needless(&leases) {
+            let verdicts = leases.into_iter().map(|lease| (lease.id, what.clone())).collect();
+            return self.hand_over(
+                shard,
+                Judged { batch, leases: self.leases.clone(), verdicts, _permits: permits },
+            );
+        }
         failpoint::reach(failpoint::IN_HOOK, leases.iter().map(|lease| lease.id.as_str()));
         let (leases, verdicts) = self.judge(&self.hook, leases).await;
         failpoint::reach(failpoint::BEFORE_SETTLE, leases.iter().map(|lease| lease.id.as_str()));
         self.note_availability(&leases, &verdicts);
         let settings = &self.settings;
         let any_away = self.limits.circuit.any_away();
-        let verdicts = leases
-            .into_iter()
-            .zip(verdicts)
-            .map(|(lease, verdict)| {
-                tell(&self.wheel, &lease, &verdict);
-                let away = any_away && self.limits.circuit.is_away(self.hook.endpoint(&lease));
-                (lease.id.clone(), what_of(verdict, lease, settings, away))
-            })
-            .collect();
-        self.hand_over(shard, Judged { batch, leases: self.leases.clone(), verdicts, _permits: permits });
+        let mut counted = Verdicts::default();
+        let mut settled = Vec::with_capacity(leases.len());
+        for (lease, verdict) in leases.into_iter().zip(verdicts) {
+            tell(&self.wheel, &lease, &verdict);
+            let away = any_away && self.limits.circuit.is_away(self.hook.endpoint(&lease));
+            let (id, kind) = (lease.id.clone(), Kind::of(&verdict));
+            let what = what_of(verdict, lease, settings, away);
+            counted.add(&kind.verdicts(&what));
+            settled.push((id, what));
+        }
+        self.limits.breaker.count(&counted);
+        self.hand_over(
+            shard,
+            Judged { batch, leases: self.leases.clone(), verdicts: settled, _permits: permits },
+        );
     }
 
     /// Asks the hook, in a task of its own: a panic or a call that overruns is that call's, and nothing is dropped in the middle of a
@@ -142,6 +163,22 @@ impl Executor {
         let leases = Arc::try_unwrap(leases).unwrap_or_else(|shared| shared.to_vec());
         let verdicts = vec![fault; leases.len()];
         (leases, verdicts)
+    }
+
+    /// What becomes of leases whose hook must not be called now; `None` where it may.
+    fn needless(&self, leases: &[Lease]) -> Option<What> {
+        if self.limits.breaker.is_tripped() {
+            return Some(What::Back);
+        }
+        let now = Instant::now();
+        if !self.limits.circuit.any_pause(now) {
+            return None;
+        }
+        // Only for a call to one endpoint: the others' orders must not wait with it.
+        let first = self.hook.endpoint(leases.first()?);
+        let held = self.limits.circuit.paused(first, now)?;
+        let alone = leases.iter().all(|lease| self.hook.endpoint(lease) == first);
+        alone.then(|| What::Wait(held.saturating_duration_since(now)))
     }
 
     /// Puts off what goes to an endpoint that is held back while another one is there: it is not asked, and no attempt is counted.

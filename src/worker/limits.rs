@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use super::breaker::Breaker;
 use super::circuit::{Circuit, Pass};
 use super::clock_guard::ClockGuard;
 use super::rate::{Purse, Tokens};
@@ -14,6 +15,8 @@ use crate::wheel::Wheel;
 /// The limits of one worker on one wheel.
 #[derive(Debug)]
 pub struct Limits {
+    /// Closes beyond their band.
+    pub breaker: Arc<Breaker>,
     /// Clocks that disagree.
     pub clocks: Arc<ClockGuard>,
     /// Whether the hook can be asked.
@@ -30,12 +33,15 @@ impl Limits {
         let purse = settings.rate.map(|rate| Arc::new(Purse::new(wheel.clone(), worker.to_owned(), rate)));
         let name = wheel.name().clone();
         let circuit = Circuit::new(name, settings.circuit.clone(), endpoints, changed.clone());
-        Self { clocks, circuit, purse, changed }
+        let who = format!("{}:{}", super::roster::host(), std::process::id());
+        let breaker = Arc::new(Breaker::new(wheel.clone(), settings.band, who, changed.clone()));
+        Self { breaker, clocks, circuit, purse, changed }
     }
 
     /// Why nothing is claimed just now, each reason a sentence; empty where nothing holds it back.
     pub fn reasons(&self) -> Vec<String> {
-        self.clocks.stopped().into_iter().chain(self.circuit.reasons(Instant::now())).collect()
+        let stopped = [self.breaker.reason(), self.clocks.stopped()].into_iter().flatten();
+        stopped.chain(self.circuit.reasons(Instant::now())).collect()
     }
 
     /// What one claim of at most `most` deadlines may take by the wheel's rate; `None` where it has none.
@@ -50,7 +56,7 @@ impl Limits {
     pub async fn opened(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             let changed = self.changed.notified();
-            if self.clocks.stopped().is_some() {
+            if self.breaker.is_tripped() || self.clocks.stopped().is_some() {
                 changed.await;
                 continue;
             }

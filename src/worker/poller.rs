@@ -139,6 +139,9 @@ impl Poller {
         let received = Instant::now();
         add(&self.parts.tally.claims, 1);
         add(&self.parts.tally.reaped, usize::try_from(claimed.reaped).unwrap_or(0));
+        if claimed.state == ShardState::Tripped {
+            self.parts.limits.breaker.suspect();
+        }
         if !claimed.alone {
             suspect_permit = None;
         }

@@ -70,12 +70,17 @@ fn weight(token: &str, shard: u16) -> u64 {
     mixed ^ (mixed >> 33)
 }
 
+/// The name of this host, for people.
+pub fn host() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
+    host.map(|name| name.trim().to_owned()).unwrap_or_default()
+}
+
 /// This process, as it presents itself.
 pub fn record(token: &str) -> WorkerRecord {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
     WorkerRecord {
         token: token.to_owned(),
-        host: host.map(|name| name.trim().to_owned()).unwrap_or_default(),
+        host: host(),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_ms: Moment::host_now().as_millis(),
@@ -140,7 +145,9 @@ impl Service for Roster {
             .collect();
         parts.preference.update(able);
         if self.passes.is_multiple_of(10) {
-            self.wheel.reassert_pause().await?;
+            let breaker = &self.parts.limits.breaker;
+            let held = self.wheel.reassert(breaker.known().as_ref()).await?;
+            breaker.learn(held.trip);
         }
         self.passes += 1;
         // A pause that an endpoint asks for is told at once.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::circuit::CircuitSettings;
 use crate::retry::RetryPolicy;
-use crate::wheel::Rate;
+use crate::wheel::{Band, Rate};
 
 /// How one worker serves one wheel.
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ pub struct WorkerSettings {
     pub rate: Option<Rate>,
     /// When the hook counts as away.
     pub circuit: CircuitSettings,
+    /// The band that closes must keep to, or the breaker stops the wheel.
+    pub band: Band,
 }
 
 impl Default for WorkerSettings {
@@ -53,6 +55,7 @@ impl Default for WorkerSettings {
             skew_max: Duration::from_secs(2),
             rate: None,
             circuit: CircuitSettings::default(),
+            band: Band::default(),
         }
     }
 }

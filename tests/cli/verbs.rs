@@ -141,7 +141,7 @@ fn the_tables_look_like_this() {
         &["dead", "list"],
         &["inspect", "o-2"],
         &["verify"],
-        &["pause", "--reason", "drill"],
+        &["pause", "--reason", "drill", "--actor", "anna"],
         &["resume"],
     ] {
         let ran = cli.run(args).ends(0);
