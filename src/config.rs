@@ -6,6 +6,7 @@ mod draft;
 mod environment;
 mod file;
 mod hook;
+mod kafka;
 mod limits;
 #[cfg(feature = "sql")]
 mod net;

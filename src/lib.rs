@@ -54,6 +54,7 @@ pub mod hook;
 pub mod wheel;
 
 // The work.
+pub mod relay;
 #[cfg(feature = "sql")]
 pub mod sweep;
 pub mod worker;

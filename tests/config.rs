@@ -516,3 +516,27 @@ fn a_close_that_would_be_written_wrong_is_refused_here() {
         assert!(!problem.contains("hunter2"), "{to}: {problem}");
     }
 }
+
+#[test]
+fn a_topic_is_told_only_by_a_build_that_knows_kafka_and_with_what_keeps_events_whole() {
+    let text = "[wheel.a]\n[wheel.a.kafka]\ntopic = 'events'\nbrokers = ['k1:9092', 'k2:9092']\n[wheel.a.kafka.properties]\n\
+                'sasl.password' = 'hunter2'\n";
+    if cfg!(feature = "kafka") {
+        let config = resolve(text).unwrap();
+        let kafka = config.wheels[0].kafka.as_ref().unwrap();
+        assert_eq!((kafka.topic.as_str(), kafka.brokers.len()), ("events", 2));
+        assert_eq!(kafka.properties[0].1.expose_secret(), "hunter2");
+        assert!(!config.shown.iter().any(|shown| shown.value.contains("hunter2")));
+    } else {
+        let problems = resolve(text).unwrap_err();
+        assert!(problems.contains("wheel.a.kafka.topic: this build knows no Kafka"), "{problems}");
+    }
+    let wrong =
+        resolve("[wheel.a]\n[wheel.a.kafka]\ntopic = 'events'\n[wheel.a.kafka.properties]\nacks = '1'\n")
+            .unwrap_err();
+    assert!(
+        wrong.contains("brokers: is missing") && wrong.contains("acks: is set by duewheel itself"),
+        "{wrong}"
+    );
+    assert!(resolve("[wheel.a]").unwrap().wheels[0].kafka.is_none());
+}

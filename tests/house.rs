@@ -9,7 +9,7 @@ const TIERS: [(&[&str], Siblings); 6] = [
     (&["error", "telemetry", "clock"], Siblings::MayMeet),
     (&["retry", "deadline", "shard", "slot", "lease"], Siblings::MayMeet),
     (&["wheel", "hook"], Siblings::Apart),
-    (&["worker", "sweep"], Siblings::Apart),
+    (&["worker", "sweep", "relay"], Siblings::Apart),
     (&["http", "config"], Siblings::MayMeet),
     (&["cli", "main"], Siblings::MayMeet),
 ];

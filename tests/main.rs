@@ -27,6 +27,8 @@ mod fleet;
 mod formats;
 mod hold_policy;
 mod house;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod late_payment;
 mod life_cycle;
 mod migration;

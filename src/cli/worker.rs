@@ -52,6 +52,8 @@ struct Served {
     fleet: Fleet,
     #[cfg(feature = "sql")]
     net: super::net::Net,
+    #[cfg(feature = "kafka")]
+    relay: Option<crate::relay::Relay>,
 }
 
 /// Works.
@@ -96,7 +98,7 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
 
 /// Serves one wheel from the moment its hook has passed its checks. A hook that is refused ends the whole worker.
 ///
-/// The jobs over the orders table run beside it, unless this worker is only to empty what is due now.
+/// The jobs run beside it, unless this worker is only to empty what is due now.
 async fn serve(one: &Served, with_jobs: bool, stop: CancellationToken) -> Result<Drained, Failure> {
     let checked = tokio::select! {
         () = stop.cancelled() => {
@@ -110,13 +112,29 @@ async fn serve(one: &Served, with_jobs: bool, stop: CancellationToken) -> Result
     }
     let name = one.wheel.name();
     tracing::info!(wheel = %name, shards = one.wheel.shards().get(), hook = one.config.hook.kind(), worker = one.fleet.token(), "serving");
-    #[cfg(feature = "sql")]
-    if with_jobs {
-        let (drained, ()) = tokio::join!(one.fleet.run(stop.clone()), one.net.run(&stop));
-        return Ok(drained);
+    if !with_jobs {
+        return Ok(one.fleet.run(stop).await);
     }
-    let _ = with_jobs;
-    Ok(one.fleet.run(stop).await)
+    let (drained, ()) = tokio::join!(one.fleet.run(stop.clone()), jobs(one, &stop));
+    Ok(drained)
+}
+
+/// What a wheel wants done beside the closing, by one worker of the fleet at a time: the jobs over the orders table, and the relay.
+async fn jobs(one: &Served, stop: &CancellationToken) {
+    #[cfg(feature = "sql")]
+    let net = one.net.run(stop);
+    #[cfg(not(feature = "sql"))]
+    let net = std::future::ready(());
+    #[cfg(feature = "kafka")]
+    let relay = async {
+        if let Some(relay) = &one.relay {
+            relay.run(stop).await;
+        }
+    };
+    #[cfg(not(feature = "kafka"))]
+    let relay = std::future::ready(());
+    let _ = (one, stop);
+    tokio::join!(net, relay);
 }
 
 /// Waits for a hook that is away: it could close nothing, and other wheels are served meanwhile.
@@ -161,12 +179,20 @@ fn served(context: &Context) -> Result<Vec<Served>, Failure> {
             };
             #[cfg(feature = "sql")]
             let net = super::net::Net::of(config, &wheel)?;
+            #[cfg(feature = "kafka")]
+            let relay = config
+                .kafka
+                .as_ref()
+                .map(|topic| crate::relay::Relay::new(wheel.clone(), topic))
+                .transpose()?;
             served.push(Served {
                 config: config.clone(),
                 closer,
                 reminder,
                 wheel,
                 fleet,
+                #[cfg(feature = "kafka")]
+                relay,
                 #[cfg(feature = "sql")]
                 net,
             });

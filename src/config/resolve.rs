@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::draft::{Draft, Key, Source, Value};
 use super::hook::{self, HookSettings, KINDS_WITH_KEYS};
+use super::kafka;
 use super::reminder::{self, ReminderSettings};
 use super::section::{Findings, Section};
 use super::suggestion::nearest;
@@ -41,6 +42,8 @@ pub struct WheelConfig {
     pub hook: HookSettings,
     /// Who reminds before the close.
     pub reminder: ReminderSettings,
+    /// The topic that is told what the wheel's events tell.
+    pub kafka: Option<crate::relay::KafkaSettings>,
     /// How the orders table is swept, and the wheel rebuilt from it.
     #[cfg(feature = "sql")]
     pub sweep: crate::sweep::SweepSettings,
@@ -183,11 +186,13 @@ fn wheel_config(draft: &Draft, findings: &mut Findings, name: &str) -> Option<Wh
     wheel::check_lease(&mut section, &worker, hook.timeout().max(reminder.timeout()));
     #[cfg(feature = "sql")]
     let (sweep, feed) = super::net::resolve(draft, findings, name, &hook);
+    let kafka = kafka::resolve(draft, findings, name);
     Some(WheelConfig {
         wheel,
         worker,
         hook,
         reminder,
+        kafka,
         #[cfg(feature = "sql")]
         sweep,
         #[cfg(feature = "sql")]
@@ -203,6 +208,7 @@ fn know_the_defaults(draft: &Draft, findings: &mut Findings) {
     }
     wheel::resolve_worker(&mut Section::new(draft, &mut scratch, &["defaults", "worker"], None));
     limits::know_the_defaults(draft, &mut scratch);
+    kafka::know_the_defaults(draft, &mut scratch);
     #[cfg(feature = "sql")]
     super::net::know_the_defaults(draft, &mut scratch);
     Section::new(draft, &mut scratch, &["defaults", "hook"], None).text("kind");

@@ -10,8 +10,8 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// Whether a key holds a secret, and so may come from a `…_file` and is never taken from the command line nor shown.
 pub(super) fn is_secret(key: &[String]) -> bool {
     let last = key.last().map(String::as_str).unwrap_or_default();
-    let in_headers = key.iter().rev().nth(1).is_some_and(|table| table == "headers");
-    matches!(last, "url" | "password" | "secret" | "old_secret") || in_headers && !last.ends_with("_file")
+    let in_table = key.iter().rev().nth(1).is_some_and(|table| table == "headers" || table == "properties");
+    matches!(last, "url" | "password" | "secret" | "old_secret") || in_table && !last.ends_with("_file")
 }
 
 /// The secret in a file: its text without the line end that editors add. Not UTF-8, empty or too long is a problem; a file that others

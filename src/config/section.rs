@@ -124,17 +124,16 @@ impl<'a> Section<'a> {
     }
 
     /// A section of secrets: each name with its value, from the name itself or from the file that `NAME_file` names.
-    #[cfg(feature = "webhook")]
-    pub(super) fn headers(&mut self, table: &str) -> Vec<(String, SecretString)> {
+    pub(super) fn named_secrets(&mut self, table: &str) -> Vec<(String, SecretString)> {
         let (names, mut section) = self.below(table);
         let names: BTreeSet<String> =
             names.into_iter().map(|name| name.strip_suffix("_file").unwrap_or(&name).to_owned()).collect();
-        let mut headers = Vec::new();
+        let mut named = Vec::new();
         for name in names {
             let values = section.secrets(&name, |_| "***".to_owned());
-            headers.extend(values.into_iter().map(|value| (name.clone(), value)));
+            named.extend(values.into_iter().map(|value| (name.clone(), value)));
         }
-        headers
+        named
     }
 
     fn list(&mut self, key: &str, text: String, source: &Source) {

@@ -123,7 +123,8 @@ pub(super) struct StreamEntry {
 }
 
 impl StreamEntry {
-    fn events(&self, shard: Shard, at_ms: u64) -> Vec<ShardEvent> {
+    /// What it tells, id by id.
+    pub(super) fn events(&self, shard: Shard, at_ms: u64) -> Vec<ShardEvent> {
         let mut events = Vec::new();
         for (what, ids) in self.fields.iter().filter(|(what, _)| !what.contains('.')) {
             let prefix = format!("{what}.");
@@ -163,6 +164,8 @@ pub(super) fn entries(verb: &'static str, value: Value) -> Result<Vec<StreamEntr
         let stamp = entry.word()?;
         let fields = match entry.value()? {
             Value::Map(pairs) => Value::Array(pairs.into_iter().flat_map(|(k, v)| [k, v]).collect()),
+            // Trimmed away while a consumer had it in hand.
+            Value::Nil => Value::Array(Vec::new()),
             other => other,
         };
         let mut reply = reply::Reply::array(verb, fields)?;

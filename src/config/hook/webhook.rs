@@ -31,7 +31,7 @@ pub(in crate::config) fn resolve(section: &mut Section<'_>) -> WebhookSettings {
     settings.allow_private = section.flag("allow_private");
     settings.ca_file = section.text("ca_file").map(Into::into);
     settings.dangerous_accept_invalid_certs = section.flag("dangerous_accept_invalid_certs");
-    settings.headers = section.headers("headers");
+    settings.headers = section.named_secrets("headers");
     let format =
         |word: &str| WebhookFormat::from_word(word).ok_or_else(|| "expected standard-webhooks".to_owned());
     settings.format = section.parsed("format", format);
