@@ -60,7 +60,11 @@ mod sql_reminder;
 mod store;
 #[cfg(feature = "sql")]
 mod sweep;
+#[cfg(feature = "sql")]
+mod sweep_cli;
 mod sweep_job;
+#[cfg(feature = "sql")]
+mod sweep_large;
 #[cfg(feature = "sql")]
 mod sweep_net;
 mod time;

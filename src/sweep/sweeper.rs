@@ -97,21 +97,16 @@ impl Sweep {
         let (mut report, mut pace) = (Report::default(), Pace::new(self.settings.rows_per_second));
         for database in 0..self.table.databases() {
             let mut walk = Walk::new(&self.table, database, Which::Overdue, self.settings.page, None);
-            loop {
-                let rows = walk.next().await?;
-                if rows.is_empty() {
-                    break;
-                }
+            let mut rows = walk.next().await?;
+            while !rows.is_empty() {
                 let count = rows.len();
                 // The row's own time: it has passed, so the order is due now, and how late it is stays true.
-                intake
-                    .take(
-                        database,
-                        rows,
-                        |row: &Row| Ok::<Moment, _>(row.close_at.unwrap_or(now)),
-                        &mut report,
-                    )
-                    .await?;
+                let due_at = |row: &Row| Ok::<Moment, _>(row.close_at.unwrap_or(now));
+                // The database reads the next page while the wheel is asked about this one.
+                let taken = intake.take(database, rows, due_at, &mut report);
+                let (taken, next) = tokio::join!(taken, walk.next());
+                taken?;
+                rows = next?;
                 progress(&report);
                 pace.spend(count).await;
             }

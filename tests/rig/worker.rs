@@ -164,6 +164,13 @@ impl Fleet {
         Ran::of(self.command().args(args))
     }
 
+    /// Starts another command with the workers' configuration, its output on pipes.
+    pub fn spawn(&self, args: &[&str]) -> Child {
+        let mut command = self.command();
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("the program starts")
+    }
+
     /// Starts a worker.
     pub fn start(&self) -> Process {
         self.start_with(&[])

@@ -4,6 +4,7 @@
 //! that what changes meanwhile neither shifts a row out of sight nor shows it twice. The pages may come from a replica; what is found
 //! there is asked of the primary again by [`OrdersTable::still_open`] before anything is done about it.
 
+mod index;
 mod statement;
 
 use std::collections::HashSet;
@@ -12,7 +13,6 @@ use std::time::Duration;
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
 
-use super::check::index::scans;
 use super::database::Database;
 use super::dialect::{Dialect, Name};
 use super::expression::Expression;
@@ -113,9 +113,9 @@ pub struct Row {
     pub canonical: bool,
     /// When the table says that it is to be closed; `None` where it says nothing.
     pub close_at: Option<Moment>,
-    /// The time column as a moment.
+    /// The time column as a moment; only of [`Which::Since`].
     pub time: Option<Moment>,
-    /// The time column, but at most the database's now: how far a feed has come with this row.
+    /// The time column, but at most the database's now: how far a feed has come with this row; only of [`Which::Since`].
     pub mark: Option<String>,
     /// The value that decides about the window.
     pub by: Option<String>,
@@ -299,27 +299,22 @@ impl OrdersTable {
             let last = self.page(n, which, None, 1).await?.pop();
             let kind = self.within(pool, self.time_kind(pool)).await?;
             let after = last.map(|row| row.position);
-            let query = self.page_query(which, after.as_ref(), 1000, kind);
-            let served = self.within(pool, self.is_served(pool, query)).await?;
-            if !served {
-                warnings.push(format!(
-                    "{}: no index serves it: each page reads the whole table",
-                    pool.database.shown
-                ));
-            }
+            let query = self.page_query(which, after.as_ref(), 1, kind);
+            let lacks = self.within(pool, self.lacks(pool, query)).await?;
+            warnings.extend(lacks.map(|what| format!("{}: {what}", pool.database.shown)));
         }
         Ok(warnings)
     }
 
-    async fn is_served(&self, pool: &Pool, query: Query) -> std::result::Result<bool, Failure> {
+    async fn lacks(&self, pool: &Pool, query: Query) -> std::result::Result<Option<&'static str>, Failure> {
         let mut session = pool.fresh().await?;
         let begun = self.dialect == Dialect::Postgres;
         if begun {
             pool.database.begin(&mut session, false).await?;
         }
-        let scans = scans(&mut session, &query).await?;
+        let lacks = index::lacks(&mut session, &query).await?;
         session.close().await;
-        Ok(!scans)
+        Ok(lacks)
     }
 
     fn reader(&self, database: usize) -> Result<&Pool> {

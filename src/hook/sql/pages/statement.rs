@@ -26,12 +26,14 @@ impl OrdersTable {
                 .map_or_else(none, |expression| dialect.as_text(&format!("({})", expression.text(dialect))))
         };
         let close_at = self.close_at.as_ref();
+        // Only a feed asks how far it has come.
+        let since = time.as_deref().filter(|_| matches!(which, Which::Since { .. }));
         let parts = [
             dialect.as_text(&key),
             time.as_deref().map_or_else(none, |t| dialect.as_text(t)),
             close_at.map_or_else(none, |e| dialect.as_millis(&e.text(dialect), self.close_at_type)),
-            time.as_deref().map_or_else(none, |t| dialect.as_millis(t, self.time_type)),
-            time.as_deref().map_or_else(none, |t| self.mark(t, kind)),
+            since.map_or_else(none, |t| dialect.as_millis(t, self.time_type)),
+            since.map_or_else(none, |t| self.mark(t, kind)),
             text(&self.by),
             text(&self.payload),
         ];
