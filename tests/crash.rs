@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use duewheel::clock::Moment;
 use duewheel::deadline::State;
 
+use crate::rig::clock_shim::ClockShim;
 use crate::rig::proxy::{Proxy, Way};
 use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::shop::{Db, Kind, Shop};
@@ -361,4 +362,39 @@ async fn a_worker_that_is_the_first_process_of_its_container_obeys_its_signals()
     let ended = hurried.ended(PATIENCE).await;
     assert!(!ended.success() && asked.elapsed() <= strain.allows(Duration::from_secs(1)), "{ended:?}");
     assert_eq!(fleet.wheel.stats().await.unwrap().leased, 5, "its leases end by themselves");
+}
+
+/// DW-035: the worker's own wall clock steps back an hour, then to before 1970. It is held back while its clock is wrong, and goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_own_clock_steps_back_neither_panics_nor_closes_twice() {
+    let (server, clock) = (RedisServer::shared(), ClockShim::new());
+    let shop = shop(100).await;
+    let fleet = Fleet::new(server, &Plan::new(server.url()).closing(&shop)).await;
+    let environment = clock.environment();
+    let environment: Vec<_> =
+        environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let mut worker = fleet.start_with(&environment);
+    fleet.enqueue(1..=50, |_| soon(0)).await;
+    closed(&shop, 50).await;
+    let since_1970 = i64::try_from(Moment::host_now().as_millis()).unwrap();
+    for ahead_ms in [-3_600_000, -since_1970 - 1000] {
+        clock.set(ahead_ms);
+        // The sentinel looks at the clocks once a second.
+        eventually(PATIENCE, async || {
+            let workers = fleet.wheel.presence().await.ok()?.workers;
+            workers
+                .iter()
+                .any(|worker| worker.held_back.iter().any(|why| why.contains("clock")))
+                .then_some(())
+        })
+        .await;
+        worker.still_runs();
+    }
+    fleet.enqueue(51..=100, |_| soon(0)).await;
+    clock.set(0);
+    closed(&shop, 100).await;
+    fleet.idle(PATIENCE).await;
+    all_closed_once(&shop, 100).await;
+    assert!(!worker.log().contains("panicked"), "{}", worker.log());
+    worker.drain().await;
 }

@@ -4,73 +4,29 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duewheel::deadline::{DueAt, OnConflict, State};
+use duewheel::deadline::{DueAt, State};
 use duewheel::hook::Verdict;
-use duewheel::retry::{Backoff, RetryPolicy};
-use duewheel::wheel::Wheel;
-use duewheel::worker::{Drained, Worker, WorkerSettings};
-use tokio_util::sync::CancellationToken;
+use duewheel::worker::{Worker, WorkerSettings};
 
+use crate::rig::crew::{self, Mate, closed, enqueue_range};
 use crate::rig::eventually;
 use crate::rig::hook::Recorder;
 use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::strain::Strain;
-use crate::rig::wheel::{after, deadline, enqueue, id, moment, wheel};
+use crate::rig::wheel::{after, enqueue, id, moment, wheel};
 
-struct Running {
-    stop: CancellationToken,
-    task: tokio::task::JoinHandle<Drained>,
-}
-
-impl Running {
-    async fn drain(self) -> Drained {
-        self.stop.cancel();
-        self.task.await.unwrap()
-    }
-}
-
-fn start(wheel: &Wheel, hook: &Arc<Recorder>, settings: WorkerSettings) -> Running {
-    let worker = Worker::new(wheel.clone(), hook.clone(), settings).unwrap();
-    let stop = CancellationToken::new();
-    let given = stop.clone();
-    Running { stop, task: tokio::spawn(async move { worker.run(given).await }) }
-}
-
+/// [`crew::quick`] with the short lease that some of these tests wait for.
 fn quick() -> WorkerSettings {
-    let backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(200), 0.2).unwrap();
-    WorkerSettings {
-        lease: Duration::from_secs(3),
-        lease_margin: Duration::from_millis(200),
-        grace: Duration::from_secs(5),
-        retry: RetryPolicy { backoff, max_attempts: 3, poison_limit: 5 },
-        gone_grace: Duration::from_millis(50),
-        not_due_wait: Duration::from_millis(50),
-        ..WorkerSettings::default()
-    }
-}
-
-async fn enqueue_many(wheel: &Wheel, count: usize, due: impl Fn(usize) -> DueAt) {
-    let batch: Vec<_> = (0..count).map(|n| deadline(&format!("o-{n:06}"), due(n))).collect();
-    for answer in wheel.enqueue_batch(&batch, OnConflict::Keep, false).await {
-        answer.unwrap().unwrap();
-    }
-}
-
-async fn all_ended(wheel: &Wheel, count: u64) {
-    eventually(Duration::from_secs(30), || async {
-        let stats = wheel.stats().await.ok()?;
-        (stats.totals.get("closed").copied().unwrap_or(0) >= count && stats.leased == 0).then_some(())
-    })
-    .await;
+    WorkerSettings { lease: Duration::from_secs(3), ..crew::quick() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_thousand_due_at_once_are_each_closed_once_by_two_workers() {
     let wheel = wheel(RedisServer::shared(), 16).await;
-    enqueue_many(&wheel, 20_000, |n| DueAt::Moment(moment(1_772_337_600_000 + n as u64))).await;
+    enqueue_range(&wheel, 0..20_000, |n| DueAt::Moment(moment(1_772_337_600_000 + n))).await;
     let hook = Arc::new(Recorder::closing());
-    let (a, b) = (start(&wheel, &hook, quick()), start(&wheel, &hook, quick()));
-    all_ended(&wheel, 20_000).await;
+    let (a, b) = (Mate::start(&wheel, hook.clone(), quick()), Mate::start(&wheel, hook.clone(), quick()));
+    closed(&wheel, 20_000).await;
     let (a, b) = (a.drain().await, b.drain().await);
     assert!(a.clean && b.clean, "{a:?} {b:?}");
     assert_eq!(a.tally.closed + b.tally.closed, 20_000);
@@ -84,9 +40,9 @@ async fn nothing_fires_early_and_a_quiet_wheel_is_on_time() {
     let server = RedisServer::start(RedisOptions::default());
     let wheel = wheel(&server, 8).await;
     let hook = Arc::new(Recorder::closing());
-    let worker = start(&wheel, &hook, quick());
-    enqueue_many(&wheel, 1000, |n| after(500 + 2 * n as u64)).await;
-    all_ended(&wheel, 1000).await;
+    let worker = Mate::start(&wheel, hook.clone(), quick());
+    enqueue_range(&wheel, 0..1000, |n| after(500 + 2 * n)).await;
+    closed(&wheel, 1000).await;
     worker.drain().await;
     let calls = hook.calls.lock().unwrap();
     let mut late: Vec<_> = calls.iter().map(|call| call.lateness_us).collect();
@@ -104,9 +60,9 @@ async fn no_second_look_at_a_shard_is_left_out() {
     let hook = Arc::new(Recorder::closing());
     let settings = quick();
     let poll_us = i64::try_from(settings.poll_interval.as_micros()).unwrap();
-    let worker = start(&wheel, &hook, settings);
-    enqueue_many(&wheel, 20, |n| after(300 + 300 * n as u64)).await;
-    all_ended(&wheel, 20).await;
+    let worker = Mate::start(&wheel, hook.clone(), settings);
+    enqueue_range(&wheel, 0..20, |n| after(300 + 300 * n)).await;
+    closed(&wheel, 20).await;
     worker.drain().await;
     let calls = hook.calls.lock().unwrap();
     let mut late: Vec<_> = calls.iter().map(|call| call.lateness_us).collect();
@@ -140,7 +96,7 @@ async fn each_verdict_ends_where_the_table_says() {
     for name in names {
         enqueue(&wheel, name, after(0)).await.unwrap();
     }
-    let worker = start(&wheel, &hook, quick());
+    let worker = Mate::start(&wheel, hook.clone(), quick());
     let state = |name: &'static str| {
         let wheel = wheel.clone();
         async move { wheel.inspect(&id(name)).await.unwrap() }
@@ -176,9 +132,10 @@ async fn a_slow_hook_keeps_its_lease_and_is_called_once() {
     let hook = Arc::new(Recorder::closing().taking(Duration::from_secs(2)));
     // The hook's timeout and the margin fit the lease; the lease is renewed all the same while the hook works.
     let settings = WorkerSettings { lease: Duration::from_millis(2500), ..quick() };
-    enqueue_many(&wheel, 20, |_| after(0)).await;
-    let (a, b) = (start(&wheel, &hook, settings.clone()), start(&wheel, &hook, settings));
-    all_ended(&wheel, 20).await;
+    enqueue_range(&wheel, 0..20, |_| after(0)).await;
+    let (a, b) =
+        (Mate::start(&wheel, hook.clone(), settings.clone()), Mate::start(&wheel, hook.clone(), settings));
+    closed(&wheel, 20).await;
     let renewed = a.drain().await.tally.renewed + b.drain().await.tally.renewed;
     assert_eq!(hook.count(), 20);
     assert!(renewed >= 20, "renewed {renewed}");
@@ -189,18 +146,18 @@ async fn a_panic_in_the_hook_hurts_only_its_own_order() {
     let wheel = wheel(RedisServer::shared(), 4).await;
     let hook = Arc::new(
         Recorder::new(|lease| {
-            assert!(lease.id.as_str() != "o-000007", "scripted");
+            assert!(lease.id.as_str() != "7", "scripted");
             Verdict::Closed
         })
         .one_by_one(),
     );
-    enqueue_many(&wheel, 50, |_| after(0)).await;
-    let worker = start(&wheel, &hook, quick());
+    enqueue_range(&wheel, 0..50, |_| after(0)).await;
+    let worker = Mate::start(&wheel, hook.clone(), quick());
     eventually(Duration::from_secs(20), || async { (wheel.stats().await.ok()?.dead == 1).then_some(()) })
         .await;
-    all_ended(&wheel, 49).await;
+    closed(&wheel, 49).await;
     assert!(worker.drain().await.clean);
-    let reason = wheel.inspect(&id("o-000007")).await.unwrap().death.unwrap().1;
+    let reason = wheel.inspect(&id("7")).await.unwrap().death.unwrap().1;
     assert!(reason.starts_with("hook panicked"), "{reason}");
 }
 
@@ -208,9 +165,9 @@ async fn a_panic_in_the_hook_hurts_only_its_own_order() {
 async fn a_drain_finishes_work_in_hand_and_claims_no_more() {
     let wheel = wheel(RedisServer::shared(), 2).await;
     let hook = Arc::new(Recorder::closing().taking(Duration::from_millis(300)).one_by_one());
-    enqueue_many(&wheel, 400, |_| after(0)).await;
+    enqueue_range(&wheel, 0..400, |_| after(0)).await;
     let settings = WorkerSettings { concurrency: 50, ..quick() };
-    let worker = start(&wheel, &hook, settings);
+    let worker = Mate::start(&wheel, hook.clone(), settings);
     eventually(Duration::from_secs(5), || async { (hook.count() >= 50).then_some(()) }).await;
     let drained = worker.drain().await;
     assert!(drained.clean, "{drained:?}");
@@ -225,7 +182,7 @@ async fn a_wheel_whose_redis_was_emptied_goes_on_by_itself() {
     let server = RedisServer::start(RedisOptions::default());
     let wheel = wheel(&server, 4).await;
     let hook = Arc::new(Recorder::closing());
-    let worker = start(&wheel, &hook, quick());
+    let worker = Mate::start(&wheel, hook.clone(), quick());
     enqueue(&wheel, "before", after(0)).await.unwrap();
     eventually(Duration::from_secs(5), || async { (hook.count() == 1).then_some(()) }).await;
     server.command::<()>(&["FLUSHALL"]);

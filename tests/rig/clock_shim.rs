@@ -22,12 +22,16 @@ impl ClockShim {
 
     /// Options of a server that lives by this clock.
     pub fn redis(&self) -> RedisOptions {
+        RedisOptions { env: self.environment(), ..RedisOptions::default() }
+    }
+
+    /// What makes a process live by this clock.
+    pub fn environment(&self) -> Vec<(String, String)> {
         let text = |path: &std::path::Path| path.to_str().expect("a path in UTF-8").to_owned();
-        let env = vec![
+        vec![
             ("LD_PRELOAD".to_owned(), text(library())),
             ("DUEWHEEL_TEST_CLOCK".to_owned(), text(self.file.path())),
-        ];
-        RedisOptions { env, ..RedisOptions::default() }
+        ]
     }
 
     /// Sets the clock to so many milliseconds ahead of the true one.
