@@ -132,7 +132,7 @@ mod tests {
             said(hold(Some("wechat"), 6)),
             "for \"6m\": expected at most 5m for one hold through wechat"
         );
-        assert_eq!(said(hold(None, 61)), "for \"1h1m\": expected at most 1h for one hold");
+        assert_eq!(said(hold(None, 61)), "for \"1h 1m\": expected at most 1h for one hold");
         assert!(said(hold(Some("cash"), 1)).contains("may not hold"));
         assert!(said(hold(Some("paypal"), 1)).contains("expected one of cash, wechat"));
         let strict = Channels { needed_to_hold: true, ..channels.clone() };

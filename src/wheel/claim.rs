@@ -174,9 +174,9 @@ impl Wheel {
     async fn bury_foreign(&self, shard: Shard, fence: Fence, foreign: &[(Vec<u8>, String)]) -> Result<()> {
         tracing::error!(wheel = %self.name(), %shard, count = foreign.len(), "burying members that are no ids of ours");
         self.call(&script::SETTLE, shard, |cmd| {
-            cmd.arg(foreign.len());
+            cmd.arg(foreign.len()).arg(fence.0).arg(foreign.len());
             for (id, reason) in foreign {
-                cmd.arg(id).arg(fence.0).arg("bury").arg(reason);
+                cmd.arg(id).arg(format!("d{reason}"));
             }
         })
         .await?;
