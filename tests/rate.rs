@@ -156,7 +156,7 @@ async fn claim(
 async fn no_history_of_deaths_lost_answers_and_jumps_exceeds_the_rate() {
     let long = std::env::var_os("DUEWHEEL_TEST_LONG").is_some();
     let mut claimed = 0;
-    for seed in 0..if long { 400 } else { 16 } {
+    for seed in 0..if long { 400 } else { 40 } {
         claimed += history(RedisServer::shared(), seed, seed % 2 == 0).await;
     }
     assert!(claimed > 300, "{claimed} claims prove little");
@@ -348,7 +348,7 @@ async fn a_worker_killed_with_tokens_in_hand_and_a_lost_bucket_never_let_the_tot
 async fn a_slow_rate_is_kept_to_the_single_order_and_an_empty_wheel_costs_little() {
     let server = RedisServer::start(RedisOptions::default());
     let wheel = wheel(&server, 16).await;
-    let rate = rate(4.0, 1);
+    let rate = rate(20.0, 1);
     enqueue_range(&wheel, 0..10, |_| after(0)).await;
     let hook = Arc::new(Recorder::new(|_| Verdict::Closed));
     let mates = [(); 2].map(|()| Mate::start(&wheel, hook.clone(), limited(rate)));
@@ -358,7 +358,7 @@ async fn a_slow_rate_is_kept_to_the_single_order_and_an_empty_wheel_costs_little
     let before = calls();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let spent = calls() - before;
-    println!("two idle workers, 16 shards, 4/s: {spent} commands a second, scripts' own included");
+    println!("two idle workers, 16 shards, 20/s: {spent} commands a second, scripts' own included");
     for mate in mates {
         mate.drain().await;
     }

@@ -14,6 +14,7 @@ use super::row::{distance, ended_json, entry_json, span};
 use crate::clock::{Moment, show_duration};
 use crate::deadline::{Id, Stage, State};
 use crate::error::{escaped, escaped_json};
+use crate::wheel::WorkerRecord;
 use crate::wheel::answer::{Entry, Inspection};
 use crate::wheel::{Event, Wheel};
 
@@ -37,12 +38,12 @@ pub async fn run(args: &Inspect, context: &Context, output: &mut Output) -> Outc
     let seen = wheel.inspect(&args.id).await?;
     // Only a deadline that waits for a worker depends on there being one.
     let workers = match seen.state {
-        State::Scheduled => wheel.presence().await.map(|p| p.workers.len()).ok(),
+        State::Scheduled => wheel.presence().await.map(|p| p.workers).ok(),
         _ => None,
     };
     // The stream is an extra: a user without the right to read it still sees the deadline.
     let history = wheel.history(&args.id).await.unwrap_or_default();
-    let why = why(&seen, workers);
+    let why = why(&seen, workers.as_deref());
     if output.is_json() {
         output.object(&object(&wheel, &args.id, &seen, &why, history))?;
     } else {
@@ -60,7 +61,7 @@ pub async fn run(args: &Inspect, context: &Context, output: &mut Output) -> Outc
 }
 
 /// Why it is not closed yet, or what became of it: one sentence.
-fn why(seen: &Inspection, workers: Option<usize>) -> String {
+fn why(seen: &Inspection, workers: Option<&[WorkerRecord]>) -> String {
     let now = seen.now;
     match (seen.state, &seen.entry) {
         (State::Absent, _) => {
@@ -85,7 +86,7 @@ fn why(seen: &Inspection, workers: Option<usize>) -> String {
     }
 }
 
-fn scheduled_why(entry: &Entry, seen: &Inspection, workers: Option<usize>) -> String {
+fn scheduled_why(entry: &Entry, seen: &Inspection, workers: Option<&[WorkerRecord]>) -> String {
     let now = seen.now;
     if entry.next_at > now {
         let when = distance(entry.next_at, now);
@@ -103,7 +104,12 @@ fn scheduled_why(entry: &Entry, seen: &Inspection, workers: Option<usize>) -> St
     let late = span(now.since(entry.next_at));
     match (seen.paused, workers) {
         (true, _) => format!("it has been due for {late}, and the wheel is paused or tripped"),
-        (false, Some(0)) => format!("it has been due for {late}, and no worker serves this wheel"),
+        (false, Some([])) => format!("it has been due for {late}, and no worker serves this wheel"),
+        (false, Some(workers)) if workers.iter().all(|worker| !worker.held_back.is_empty()) => {
+            let reason = workers.first().and_then(|worker| worker.held_back.first()).map(|r| escaped(r));
+            let reason = reason.unwrap_or_default();
+            format!("it has been due for {late}, and every worker is held back: {reason}")
+        }
         _ if entry.losses > 0 => {
             format!(
                 "it has been due for {late}; {} workers were lost with it, so it is tried alone",
