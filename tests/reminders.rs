@@ -192,6 +192,37 @@ async fn after_a_cancel_there_is_no_further_reminder_and_nothing_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_at_the_very_millisecond_of_a_reminder_leaves_at_most_that_one_and_no_close() {
+    let count = if std::env::var_os("DUEWHEEL_TEST_LONG").is_some() { 1000 } else { 200 };
+    let wheel = wheel(RedisServer::shared(), 4).await;
+    let (hook, reminder) = (Arc::new(Recorder::closing()), Arc::new(Recorder::closing()));
+    let _working = work(&wheel, &hook, Some(&reminder), quick());
+    let mut buyers = tokio::task::JoinSet::new();
+    for n in 0..count {
+        let wheel = wheel.clone();
+        buyers.spawn(async move {
+            let name = format!("o-{n}");
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(0..1000))).await;
+            place(&wheel, &reminding(&name, after(2500), &[2400])).await;
+            // A reminder at 100 ms, a cancel within 30 ms of it.
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(70..130))).await;
+            wheel.cancel(&[id(&name)]).await.remove(0).unwrap()
+        });
+    }
+    let answers = buyers.join_all().await;
+    assert!(answers.iter().all(|answer| *answer == Ok(Cancelled::Cancelled)), "{answers:?}");
+    tokio::time::sleep(Duration::from_millis(3000)).await;
+    assert_eq!(hook.count(), 0, "closed after a cancel");
+    let (calls, told) = (reminder.count(), told(&wheel).await.len());
+    println!("{count} cancelled: {calls} reminders called, {told} told of");
+    assert!(told <= calls && calls < count, "{told} of {calls}");
+    for n in 0..count {
+        assert!(reminder.of(&format!("o-{n}")).len() <= 1, "o-{n} was reminded twice");
+    }
+    assert_eq!(wheel.stats().await.unwrap().scheduled, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reminder_that_fails_is_tried_again_then_given_up_and_never_buried() {
     let wheel = wheel(RedisServer::shared(), 2).await;
     let script = |lease: &Lease| match lease.id.as_str() {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use duewheel::deadline::{Id, Note, OnConflict, Outcome, State};
+use duewheel::deadline::{Deadline, Id, Note, OnConflict, Outcome, Reminders, State};
 use duewheel::shard::Shard;
 use duewheel::wheel::script::{self, Script};
 use duewheel::wheel::{Ask, Settlement, What, Wheel};
@@ -66,6 +66,14 @@ pub struct Scene {
     pub dump: Dump,
 }
 
+/// A deadline with one reminder, whose moment has come.
+async fn place_with_reminder(wheel: &Wheel, name: &str, due_ms: u64, before_ms: u64) {
+    let reminders = Reminders::new(&[Duration::from_millis(before_ms)]).unwrap();
+    let one = Deadline { reminders: Some(reminders), ..deadline(name, after(due_ms)) };
+    wheel.enqueue(&one, OnConflict::Keep, false).await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
 impl Scene {
     /// Sets the scene on a wheel of one shard that was just formatted.
     pub async fn set(server: &RedisServer, wheel: Wheel) -> Self {
@@ -80,6 +88,12 @@ impl Scene {
         for (name, ms) in scheduled {
             wheel.enqueue(&deadline(name, after(ms)), OnConflict::Keep, false).await.unwrap().unwrap();
         }
+        // Reminders: one that a worker has, one whose worker died, and one that waits, though its close is due.
+        let reminding = ["reminding", "lost-reminder", "passed"];
+        let long = Ask { lease: Duration::from_secs(3600), limit: 8, ..ask(1) };
+        place_with_reminder(&wheel, reminding[0], hour, hour - 1).await;
+        let taken = wheel.claim(S, &Ask { nonce: 3, ..long.clone() }).await.unwrap().leases;
+        assert_eq!((taken.len(), taken[0].stage.0), (1, 1));
         let due = [
             "leased-a", "leased-b", "leased-c", "flagged", "retried", "dead", "dead-2", "closed", "vanished",
         ];
@@ -87,11 +101,12 @@ impl Scene {
             wheel.enqueue(&deadline(name, after(0)), OnConflict::Keep, false).await.unwrap().unwrap();
         }
         wheel.hold(&id("held"), Duration::from_secs(60)).await.unwrap().unwrap();
-        let long = Ask { lease: Duration::from_secs(3600), limit: 8, ..ask(1) };
         let leases = wheel.claim(S, &long).await.unwrap().leases;
         assert_eq!(leases.len(), 8);
         let short = Ask { lease: Duration::from_millis(1), ..ask(2) };
-        assert_eq!(wheel.claim(S, &short).await.unwrap().leases.len(), 1);
+        place_with_reminder(&wheel, reminding[1], hour, hour - 1).await;
+        assert_eq!(wheel.claim(S, &short).await.unwrap().leases.len(), 2);
+        place_with_reminder(&wheel, reminding[2], 2, 1).await;
         let settle = async |name: &str, what: What| {
             let fence = leases.iter().find(|lease| lease.id.as_str() == name).unwrap().fence;
             wheel.settle(S, &[Settlement { id: id(name), fence, what }]).await.unwrap();
@@ -106,7 +121,8 @@ impl Scene {
             wheel.enqueue(&deadline(name, after(0)), OnConflict::Keep, false).await.unwrap().unwrap();
         }
         wheel.close(&id("moved"), &Note::new("anna", "by hand").unwrap()).await.unwrap().unwrap();
-        let names = scheduled.iter().map(|(name, _)| *name).chain(due).chain(["due", "due-2"]);
+        let names =
+            scheduled.iter().map(|(name, _)| *name).chain(due).chain(["due", "due-2"]).chain(reminding);
         let ids: Vec<Id> = names.map(id).collect();
         let mut connection = redis::Client::open(server.unix_url()).unwrap().get_connection().unwrap();
         let dump = dump(&mut connection, &wheel);
@@ -189,6 +205,7 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
         Arg::Number(score)
     };
     let (a, b, c, flagged) = (fence("leased-a"), fence("leased-b"), fence("leased-c"), fence("flagged"));
+    let reminding = fence("reminding");
     let mut stored = |name: &str| -> Arg {
         Arg::Text(redis::cmd("HGET").arg(key(wheel, S, "bodies")).arg(name).query(connection).unwrap())
     };
@@ -218,21 +235,25 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
         [word("replace"), word("1"), number(&2)],
         vec![place("closed", "+1000"), place("alone", "+1000"), place("held", "+1")],
     );
-    let settled = |items: [(&str, &Arg, Arg); 4]| {
+    let settled = |items: &[(&str, &Arg, Arg)]| {
         let count = number(&items.len());
-        let groups = items.map(|(name, fence, verdict)| [fence.clone(), number(&1), text(name), verdict]);
+        let group = |(name, fence, verdict): &(&str, &Arg, Arg)| {
+            [(*fence).clone(), number(&1), text(name), verdict.clone()]
+        };
+        let groups: Vec<_> = items.iter().map(group).collect();
         [vec![count], groups.concat()].concat()
     };
-    let settle = settled([
+    let settle = settled(&[
         ("leased-a", &a, Arg::Text(tail)),
         ("leased-b", &b, word("r5000")),
         ("leased-c", &c, word("dno such order")),
         ("flagged", &flagged, word("b")),
     ]);
-    let settle_more = settled([
+    let settle_more = settled(&[
         ("leased-a", &a, word("w1")),
         ("leased-b", &b, word("u1900000000000")),
         ("leased-c", &c, word("s1 1900000000000")),
+        ("reminding", &reminding, word("s0 1900000000000 reminded")),
         ("flagged", &flagged, word("b")),
     ]);
     let counted = |items: Vec<Vec<Arg>>| [vec![number(&items.len())], items.concat()].concat();
@@ -255,6 +276,7 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
         Call::new("claim", &script::CLAIM, claim(10, "0")),
         Call::new("claim of a suspect", &script::CLAIM, claim(1, "1")),
         Call::new("settle", &script::SETTLE, settle),
+        Call::new("cancel of a reminder", &script::CANCEL, vec![word("0"), number(&1), text("reminding")]),
         Call::new("settle otherwise", &script::SETTLE, settle_more),
         Call::new("renew", &script::RENEW, vec![number(&1_000_000), number(&1), text("leased-a"), a]),
         Call::new(
