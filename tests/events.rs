@@ -41,30 +41,51 @@ fn names(from: usize, to: usize) -> Vec<String> {
     (from..to).map(|n| format!("o-{n}")).collect()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_of_all_shards_come_once_each_and_in_order_while_more_happen() {
     let wheel = wheel(RedisServer::shared(), 8).await;
     let mut reader = wheel.events(Moment::EPOCH);
-    let writing = {
+    // Several at once, so that a shard is written to while another is read.
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..4 {
         let wheel = wheel.clone();
-        tokio::spawn(async move {
-            for round in 0..60 {
-                close(&wheel, &names(round * 10, round * 10 + 10), round as u64 + 1).await;
+        writers.spawn(async move {
+            for round in 0..30 {
+                let first = writer * 300 + round * 10;
+                close(&wheel, &names(first, first + 10), first as u64 + 1).await;
             }
-        })
-    };
+        });
+    }
     let mut seen = Vec::new();
-    while !writing.is_finished() {
+    while writers.try_join_next().is_some() || !writers.is_empty() {
         seen.extend(reader.read().await.unwrap().events);
     }
-    writing.await.unwrap();
     while reader.read().await.map(|page| (page.more, seen.extend(page.events)).0).unwrap() {}
     seen.extend(reader.rest());
     let ids: Vec<&str> = seen.iter().map(|event| event.id.as_str()).collect();
-    assert_eq!(ids.len(), 600);
-    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 600);
+    assert_eq!(ids.len(), 1200);
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 1200);
     assert!(seen.iter().all(|event| event.what == "closed"));
     assert!(seen.is_sorted_by_key(|event| event.at_ms), "out of order over the shards");
+}
+
+#[tokio::test]
+async fn what_something_older_may_still_come_before_is_held_back() {
+    let server = RedisServer::shared();
+    let wheel = wheel(server, 2).await;
+    let mut reader = wheel.events(Moment::EPOCH);
+    let add = |shard: u16, entry: &str, order: &str| {
+        let stream = key(&wheel, duewheel::shard::Shard(shard), "events");
+        server.command::<String>(&["XADD", &stream, entry, "closed", order]);
+    };
+    let ids =
+        |events: &[duewheel::wheel::ShardEvent]| events.iter().map(|e| e.id.clone()).collect::<Vec<_>>();
+    add(0, &format!("{}-0", Moment::host_now().as_millis() + 60_000), "later");
+    assert_eq!(ids(&reader.read().await.unwrap().events), [""; 0]);
+    add(1, "*", "earlier");
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(ids(&reader.read().await.unwrap().events), ["earlier"]);
+    assert_eq!(ids(&reader.rest()), ["later"]);
 }
 
 #[tokio::test]
