@@ -32,6 +32,8 @@ mod pause;
 mod payload;
 #[cfg(feature = "sql")]
 mod rebuild;
+#[cfg(feature = "sql")]
+mod reconcile;
 mod release;
 mod reschedule;
 mod resume;
@@ -128,6 +130,8 @@ async fn dispatch(command: &Command, context: &Context, output: &mut Output) -> 
         Command::Sweep(args) => sweep::run(args, context, output).await,
         #[cfg(feature = "sql")]
         Command::Rebuild(args) => rebuild::run(args, context, output).await,
+        #[cfg(feature = "sql")]
+        Command::Reconcile(args) => reconcile::run(args, context, output).await,
         Command::Export(args) => export::run(args, context, output).await,
         Command::Import(args) => import::run(args, context, output).await,
         Command::Worker(args) => worker::run(args, context, output).await,

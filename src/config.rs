@@ -10,6 +10,8 @@ mod kafka;
 mod limits;
 #[cfg(feature = "sql")]
 mod net;
+#[cfg(feature = "sql")]
+mod reconcile;
 mod reminder;
 mod resolve;
 mod secret;

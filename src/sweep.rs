@@ -4,6 +4,7 @@
 //! - [`Feed`] enqueues new orders by itself: a shop needs no code at all.
 //! - [`Sweep`] enqueues what is overdue in the table and not on the wheel.
 //! - [`Rebuild`] fills an empty or wrong wheel with everything that is open.
+//! - [`Reconcile`] compares table, wheel and close log, and reports what does not agree.
 //!
 //! Each is a job of the wheel: one runner in the fleet at a time ([`crate::wheel::Job`]), any worker takes over within a lease. Running
 //! one twice, or on all workers at once, equals running it once, because each order is on the wheel once.
@@ -12,6 +13,7 @@ mod feed;
 mod intake;
 mod pace;
 mod rebuild;
+pub mod reconcile;
 mod report;
 mod schedule;
 mod settings;
@@ -20,6 +22,7 @@ mod walk;
 
 pub use feed::Feed;
 pub use rebuild::Rebuild;
+pub use reconcile::{Reconcile, ReconcileSettings};
 pub use report::Report;
 pub use schedule::Schedule;
 pub use settings::{FeedSettings, SweepSettings};
@@ -37,9 +40,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// What became of one look at a job.
 #[derive(Debug)]
-pub enum Looked {
+pub enum Looked<R = Report> {
     /// It was run.
-    Ran(Box<Report>),
+    Ran(Box<R>),
     /// It was not: another runner has it, or it is not due. Worth another look after this long.
     Not(Duration),
 }

@@ -28,6 +28,7 @@ pub mod script;
 mod selftest;
 mod server;
 mod settings;
+mod shard_page;
 mod store;
 mod verify;
 
@@ -50,6 +51,7 @@ pub use presence::{Presence, WorkerRecord};
 pub use rate::{Bucket, Grant, Rate, Wish};
 pub use server::ServerFacts;
 pub use settings::{RedisSettings, WheelSettings};
+pub use shard_page::Place;
 pub use store::Store;
 
 use crate::clock::Moment;

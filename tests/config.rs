@@ -110,6 +110,43 @@ fn the_embedded_file_says_what_feed_and_sweep_do() {
     let config = defaults();
     assert_eq!(format!("{:?}", config.wheels[0].sweep), format!("{:?}", SweepSettings::default()));
     assert_eq!(format!("{:?}", config.wheels[0].feed), format!("{:?}", FeedSettings::default()));
+    let reconcile = duewheel::sweep::ReconcileSettings::default();
+    assert_eq!(format!("{:?}", config.wheels[0].reconcile), format!("{reconcile:?}"));
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn rules_are_sections_of_their_own_and_checked_before_anything_runs() {
+    let rules = "[wheel.a.reconcile]\nevery = '6h'\n[wheel.a.reconcile.rules.negative]\nlevel = 'high'\nsql = 'SELECT id FROM o WHERE amount < 0'\n\
+                 [wheel.a.reconcile.rules.old]\nsql = 'WITH x AS (SELECT 1 AS id) SELECT id FROM x'\n";
+    let config = resolve(&format!("{SQL}{rules}")).unwrap();
+    let found: Vec<_> =
+        config.wheels[0].reconcile.rules.iter().map(|r| (r.name.as_str(), r.level.as_str())).collect();
+    assert_eq!(found, [("negative", "high"), ("old", "medium")]);
+    for (text, why) in [
+        (
+            "[wheel.a.reconcile.rules.x]\nsql = 'DELETE FROM o'",
+            "wheel.a.reconcile.rules.x.sql: expected one SELECT or WITH",
+        ),
+        ("[wheel.a.reconcile.rules.x]\nlevel = 'high'", "wheel.a.reconcile.rules.x.sql: is missing"),
+        (
+            "[wheel.a.reconcile.rules.x]\nlevel = 'hi'\nsql = 'SELECT 1'",
+            "wheel.a.reconcile.rules.x.level: \"hi\": expected low, medium or high",
+        ),
+        (
+            "[wheel.a.reconcile.rules.x]\nsql = 'SELECT 1'\nlvl = 'low'",
+            "unknown key wheel.a.reconcile.rules.x.lvl",
+        ),
+        (
+            "[wheel.a.reconcile]\npaid_after_close = 'SELECT 1 INTO x'",
+            "wheel.a.reconcile.paid_after_close: expected a query that only reads",
+        ),
+        ("[wheel.a.reconcile]\ngrace = '2h'", "wheel.a.reconcile.grace: \"2h\": expected 0s to 1h"),
+        ("[wheel.a.reconcile]\nrule = 1", "unknown key wheel.a.reconcile.rule"),
+    ] {
+        let problems = resolve(&format!("{SQL}{text}\n")).unwrap_err().to_string();
+        assert!(problems.contains(why), "{text}: {problems}");
+    }
 }
 
 #[cfg(feature = "sql")]

@@ -37,6 +37,8 @@ mod model;
 mod outage;
 mod placement;
 mod rate;
+#[cfg(feature = "sql")]
+mod reconcile;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod redis_faults;
 mod redis_rig;

@@ -100,6 +100,8 @@ pub enum Command {
     Sweep(super::sweep::Sweep),
     #[cfg(feature = "sql")]
     Rebuild(super::rebuild::Rebuild),
+    #[cfg(feature = "sql")]
+    Reconcile(super::reconcile::Reconcile),
     Export(export::Export),
     Import(import::Import),
     Worker(worker::Worker),
@@ -118,6 +120,8 @@ impl Command {
             Self::Forecast(_) | Self::Export(_) => true,
             Self::Check(_) | Self::Config(_) | Self::Completions(_) | Self::Man(_) => true,
             Self::Verify(args) => !args.heal,
+            #[cfg(feature = "sql")]
+            Self::Reconcile(args) => !args.heal,
             Self::Dead(args) => args.reads(),
             Self::Incident(args) => args.reads(),
             Self::Wheel(args) => args.reads(),
@@ -129,6 +133,8 @@ impl Command {
     pub fn only_prints(&self) -> bool {
         match self {
             Self::Verify(_) | Self::Check(_) | Self::Inspect(_) => false,
+            #[cfg(feature = "sql")]
+            Self::Reconcile(_) => false,
             Self::Export(args) => args.to_stdout(),
             Self::Man(args) => args.to_stdout(),
             _ => self.reads(),

@@ -14,6 +14,7 @@ pub const TABLE: &str = "Exit codes:
    4  part of a batch failed; the rest is done
    5  nothing is known of the id
    6  refused: the deadline is in another state (JSON: outcome)
+  10  reconcile found something, at the gravest of level low; 11 medium; 12 high
   65  bad input data
   69  Redis or a database cannot be reached, or serves nobody now
   75  outcome unknown: the answer was lost; every command may be repeated
@@ -40,6 +41,12 @@ pub enum Exit {
     Absent = 5,
     /// The deadline is in a state that the verb does not move.
     Refused = 6,
+    /// A reconciliation left findings of level low.
+    FoundLow = 10,
+    /// … of level medium.
+    FoundMedium = 11,
+    /// … of level high.
+    FoundHigh = 12,
     /// What was to be read is not what it should be.
     BadData = 65,
     /// Redis or a database cannot be reached or does not serve.

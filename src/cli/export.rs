@@ -75,7 +75,7 @@ pub async fn run(args: &Export, context: &Context, output: &mut Output) -> Outco
     Ok(Exit::Done)
 }
 
-fn create(path: &std::path::Path) -> Result<std::io::BufWriter<std::fs::File>, Failure> {
+pub fn create(path: &std::path::Path) -> Result<std::io::BufWriter<std::fs::File>, Failure> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
     // Payloads are the shop's business, and nobody else's.
@@ -84,7 +84,7 @@ fn create(path: &std::path::Path) -> Result<std::io::BufWriter<std::fs::File>, F
     Ok(std::io::BufWriter::new(options.open(path).map_err(|e| bad_file(path, &e))?))
 }
 
-fn bad_file(path: &std::path::Path, e: &std::io::Error) -> Failure {
+pub fn bad_file(path: &std::path::Path, e: &std::io::Error) -> Failure {
     let attempted = format!("write {}", escaped(&path.to_string_lossy()));
     Error::File { attempted, reason: e.to_string() }.into()
 }

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{HookSettings, WheelConfig};
 use crate::error::{Error, Result};
 use crate::hook::sql::SqlSettings;
-use crate::sweep::{Feed, Looked, Rebuild, Report, Sweep};
+use crate::sweep::reconcile::Reconciliation;
+use crate::sweep::{Feed, Looked, Rebuild, Reconcile, Report, Sweep};
 use crate::wheel::Wheel;
 use crate::worker::service::{Service, drive};
 
@@ -18,6 +19,7 @@ pub struct Net {
     pub feed: Option<Arc<Feed>>,
     pub sweep: Option<Arc<Sweep>>,
     pub rebuild: Option<Arc<Rebuild>>,
+    pub reconcile: Option<Arc<Reconcile>>,
 }
 
 /// The hook's table, where it declares one.
@@ -40,7 +42,16 @@ impl Net {
         let rebuild = rebuild.then(|| Rebuild::new(wheel.clone(), hook, config.sweep.clone())).transpose()?;
         let feed =
             feed.then(|| Feed::new(wheel.clone(), hook, &config.sweep, config.feed.clone())).transpose()?;
-        Ok(Self { feed: feed.map(Arc::new), sweep: sweep.map(Arc::new), rebuild: rebuild.map(Arc::new) })
+        let settings = &config.reconcile;
+        let reconcile = (!settings.every.is_off())
+            .then(|| Reconcile::new(wheel.clone(), hook, &config.sweep, settings.clone()))
+            .transpose()?;
+        Ok(Self {
+            feed: feed.map(Arc::new),
+            sweep: sweep.map(Arc::new),
+            rebuild: rebuild.map(Arc::new),
+            reconcile: reconcile.map(Arc::new),
+        })
     }
 
     /// Runs them until `stop`. A run under way is dropped then, and its job let go for another worker.
@@ -60,7 +71,12 @@ impl Net {
                 drive(Rebuilder(rebuild.clone()), stop.clone()).await;
             }
         };
-        tokio::join!(feed, sweep, rebuild);
+        let reconcile = async {
+            if let Some(reconcile) = &self.reconcile {
+                drive(Reconciler(reconcile.clone()), stop.clone()).await;
+            }
+        };
+        tokio::join!(feed, sweep, rebuild, reconcile);
     }
 
     /// Takes over logins that were read again.
@@ -70,6 +86,7 @@ impl Net {
             self.feed.as_ref().map(|feed| feed.table()),
             self.sweep.as_ref().map(|sweep| sweep.table()),
             self.rebuild.as_ref().map(|rebuild| rebuild.table()),
+            self.reconcile.as_ref().map(|reconcile| reconcile.table()),
         ];
         tables.into_iter().flatten().try_for_each(|table| table.set_urls(&hook.urls, &config.sweep.urls))
     }
@@ -78,6 +95,7 @@ impl Net {
 struct Feeder(Arc<Feed>);
 struct Sweeper(Arc<Sweep>);
 struct Rebuilder(Arc<Rebuild>);
+struct Reconciler(Arc<Reconcile>);
 
 impl Service for Feeder {
     const NAME: &'static str = "feeder";
@@ -103,6 +121,21 @@ impl Service for Rebuilder {
     }
 }
 
+impl Service for Reconciler {
+    const NAME: &'static str = "reconciler";
+
+    async fn pass(&mut self) -> Result<Duration> {
+        let looked = self.0.look().await;
+        if let Ok(Looked::Ran(report)) = &looked {
+            say_findings(report);
+        }
+        next(looked.map(|looked| match looked {
+            Looked::Ran(_) => Looked::Not(Duration::from_millis(1)),
+            Looked::Not(wait) => Looked::Not(wait),
+        }))
+    }
+}
+
 /// When to look again. A job that was taken over is the other runner's now.
 fn next(looked: Result<Looked>) -> Result<Duration> {
     match looked {
@@ -117,6 +150,23 @@ fn next(looked: Result<Looked>) -> Result<Duration> {
         }
         Err(e) => Err(e),
     }
+}
+
+/// One line for the run, and one for each class and rule that needs somebody.
+fn say_findings(report: &Reconciliation) {
+    for section in report.sections().filter(|section| section.is_open()) {
+        tracing::warn!(
+            wheel = report.wheel,
+            finding = section.name,
+            level = section.level.as_str(),
+            found = section.count,
+            healed = section.healed,
+            left = section.left(),
+            error = section.error,
+            "table, wheel and close log do not agree"
+        );
+    }
+    tracing::info!("reconciled {}", report.summary());
 }
 
 fn say(report: &Report) {

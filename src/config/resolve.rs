@@ -50,6 +50,9 @@ pub struct WheelConfig {
     /// How new orders are read from the table.
     #[cfg(feature = "sql")]
     pub feed: crate::sweep::FeedSettings,
+    /// How table, wheel and close log are compared.
+    #[cfg(feature = "sql")]
+    pub reconcile: crate::sweep::ReconcileSettings,
 }
 
 /// What is logged to stderr.
@@ -187,6 +190,8 @@ fn wheel_config(draft: &Draft, findings: &mut Findings, name: &str) -> Option<Wh
     #[cfg(feature = "sql")]
     let (sweep, feed) = super::net::resolve(draft, findings, name, &hook);
     let kafka = kafka::resolve(draft, findings, name);
+    #[cfg(feature = "sql")]
+    let reconcile = super::reconcile::resolve(draft, findings, name, &hook, &sweep);
     Some(WheelConfig {
         wheel,
         worker,
@@ -197,6 +202,8 @@ fn wheel_config(draft: &Draft, findings: &mut Findings, name: &str) -> Option<Wh
         sweep,
         #[cfg(feature = "sql")]
         feed,
+        #[cfg(feature = "sql")]
+        reconcile,
     })
 }
 
@@ -211,6 +218,8 @@ fn know_the_defaults(draft: &Draft, findings: &mut Findings) {
     kafka::know_the_defaults(draft, &mut scratch);
     #[cfg(feature = "sql")]
     super::net::know_the_defaults(draft, &mut scratch);
+    #[cfg(feature = "sql")]
+    super::reconcile::know_the_defaults(draft, &mut scratch);
     Section::new(draft, &mut scratch, &["defaults", "hook"], None).text("kind");
     Section::new(draft, &mut scratch, &["defaults", "reminder"], None).text("kind");
     for kind in KINDS_WITH_KEYS {

@@ -136,7 +136,7 @@ impl Wheel {
         self.list_shard(shard, word, from, Moment::MAX, after, 100).await
     }
 
-    async fn list_shard(
+    pub(super) async fn list_shard(
         &self,
         shard: Shard,
         word: &str,

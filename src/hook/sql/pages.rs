@@ -5,6 +5,8 @@
 //! there is asked of the primary again by [`OrdersTable::still_open`] before anything is done about it.
 
 mod index;
+pub mod facts;
+pub mod rules;
 mod statement;
 
 use std::collections::HashSet;

@@ -80,7 +80,7 @@ impl OrdersTable {
         query
     }
 
-    fn guarded(&self) -> String {
+    pub(super) fn guarded(&self) -> String {
         match &self.guard {
             Some(guard) => format!("({})", guard.text(self.dialect)),
             None => "(1 = 1)".to_owned(),
@@ -88,7 +88,7 @@ impl OrdersTable {
     }
 
     /// The condition that the close time has passed. `overdue` narrows for an index and may be generous; `close_at` decides.
-    fn overdue(&self, by_index: bool) -> String {
+    pub(super) fn overdue(&self, by_index: bool) -> String {
         let dialect = self.dialect;
         let due = self.close_at.as_ref().map(|e| dialect.is_due(&e.text(dialect), self.close_at_type));
         let narrow = self.overdue.as_ref().map(|e| format!("({})", e.text(dialect)));

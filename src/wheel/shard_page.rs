@@ -1,0 +1,40 @@
+//! One shard read page by page, in a single pass: for whoever compares the whole wheel with the orders table.
+
+use super::answer::Row;
+use super::{MAX_BATCH, Wheel};
+use crate::clock::Moment;
+use crate::deadline::State;
+use crate::error::{Invalid, Result};
+use crate::shard::Shard;
+
+/// Behind which entry of a shard the next page begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    at: Moment,
+    raw: Vec<u8>,
+}
+
+impl Wheel {
+    /// The next entries of one shard in one state (scheduled, leased, dead) behind a place, by time, and the place behind them; `None`
+    /// at the end. An entry that is moved meanwhile may be seen twice or not at all.
+    pub async fn shard_page(
+        &self,
+        shard: Shard,
+        state: State,
+        after: Option<&Place>,
+    ) -> Result<(Vec<Row>, Option<Place>)> {
+        let word = match state {
+            State::Scheduled | State::Leased | State::Dead => state.as_str(),
+            State::Absent | State::Ended => {
+                let reason = "expected scheduled, leased or dead";
+                return Err(Invalid::new("state", state.as_str(), reason).into());
+            }
+        };
+        let (from, raw) = after.map_or((Moment::EPOCH, &[][..]), |place| (place.at, &place.raw));
+        let mut found = self.list_shard(shard, word, from, Moment::MAX, raw, MAX_BATCH).await?;
+        let more = found.len() > MAX_BATCH;
+        found.truncate(MAX_BATCH);
+        let last = found.last().filter(|_| more).map(|(at, raw, _)| Place { at: *at, raw: raw.clone() });
+        Ok((found.into_iter().map(|(_, _, row)| row).collect(), last))
+    }
+}
