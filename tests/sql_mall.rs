@@ -2,12 +2,14 @@
 //! tests say so and pass.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use duewheel::clock::Moment;
 use duewheel::config::{Config, Draft, Environment, HookSettings, WheelConfig};
 use duewheel::hook::sql::{Dialect, SqlSettings, audit_ddl};
 use duewheel::hook::{Hook, Verdict};
-use duewheel::sweep::{Feed, Rebuild, Sweep};
+use duewheel::sweep::reconcile::Reconciliation;
+use duewheel::sweep::{Feed, Rebuild, Reconcile, ReconcileSettings, Sweep};
 
 use crate::rig::mariadb;
 use crate::rig::redis::RedisServer;
@@ -339,4 +341,39 @@ async fn the_real_shop_needs_no_code_where_it_is_fed_and_swept() {
     assert_eq!((report.seen, report.resurrected), (2, 2), "{report:?}");
     let report = Rebuild::new(wheel, &hook, config.sweep).unwrap().run(false, |_| {}).await.unwrap();
     assert_eq!((report.seen, report.held), (2, 2), "{report:?}");
+}
+
+#[tokio::test]
+async fn the_rules_of_the_example_find_what_no_order_of_the_real_shop_may_be() {
+    let Some((url, db)) = mall().await else { return };
+    let wheel = wheel(RedisServer::shared(), 4).await;
+    let config = mall_wheel(&url);
+    let reconcile = ReconcileSettings { grace: Duration::from_millis(50), ..config.reconcile.clone() };
+    let job = Reconcile::new(wheel, &settings(&url), &config.sweep, reconcile).unwrap();
+    let before = job.run(None, |_| {}).await.unwrap();
+    // 23: a negative amount; 24: paid and closed; 25: closed with its coupon still used, which no other order has.
+    db.run(
+        "UPDATE oms_order SET pay_amount = -1 WHERE id = 23;
+         UPDATE oms_order SET status = 4, payment_time = now() WHERE id = 24;
+         UPDATE oms_order SET status = 4, coupon_id = 777, member_id = 778, modify_time = now() WHERE id = 25;
+         INSERT INTO sms_coupon_history (coupon_id, member_id, use_status) VALUES (777, 778, 1)",
+    )
+    .await;
+    let after = job.run(None, |_| {}).await.unwrap();
+    let grown = |name: &str| {
+        let section = |report: &Reconciliation| {
+            let section = report.sections().find(|section| section.name == name).unwrap();
+            assert_eq!(section.error, None, "{name}");
+            section.first.iter().map(|finding| finding.id.clone()).collect::<Vec<_>>()
+        };
+        let before = section(&before);
+        section(&after).into_iter().filter(|id| !before.contains(id)).collect::<Vec<_>>()
+    };
+    assert_eq!(grown("negative_amount"), ["23"]);
+    assert_eq!(grown("illegal_status_jump"), ["24"]);
+    assert_eq!(grown("closed_without_release"), ["25"]);
+    let open = ids(&db, "status = 0 AND delete_status = 0").await;
+    let overdue = after.rules.iter().find(|rule| rule.name == "unpaid_past_its_window").unwrap();
+    assert_eq!(overdue.count, open.len() as u64, "all orders of the file are years old");
+    assert_eq!(overdue.level.as_str(), "medium");
 }
