@@ -4,8 +4,8 @@
 //! that what changes meanwhile neither shifts a row out of sight nor shows it twice. The pages may come from a replica; what is found
 //! there is asked of the primary again by [`OrdersTable::still_open`] before anything is done about it.
 
-mod index;
 pub mod facts;
+mod index;
 pub mod rules;
 mod statement;
 
