@@ -45,11 +45,22 @@ fn peak_bytes(pid: u32) -> Option<u64> {
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
 }
 
+/// The processor time of the process so far.
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    // User and system, in hundredths of a second.
+    Some((fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?) / 100.0)
+}
+
 async fn large(kind: Kind) {
     let (rows, each) = size();
     let (server, shop) = (RedisServer::start(RedisOptions::default()), Shop::open(kind, 0).await);
     fill(&shop, rows).await;
-    let plan = Plan::new(server.url()).closing(&shop).net("[wheel.WHEEL.sweep]\nrows_per_second = 1000000\n");
+    let plan = Plan::new(server.url())
+        .response_timeout("20s")
+        .closing(&shop)
+        .net("[wheel.WHEEL.sweep]\nrows_per_second = 1000000\n");
     let fleet = Fleet::new(&server, &plan).await;
     let due = soon(0);
     let held: Vec<i64> = (1..=rows).filter(|n| n % each != 0).collect();
@@ -68,9 +79,10 @@ async fn large(kind: Kind) {
     });
     let began = Instant::now();
     let mut child = fleet.spawn(&["sweep", "--json"]);
-    let mut peak = 0;
+    let (mut peak, mut cpu) = (0, 0.0);
     while child.try_wait().unwrap().is_none() {
         peak = peak.max(peak_bytes(child.id()).unwrap_or(0));
+        cpu = cpu_seconds(child.id()).unwrap_or(cpu);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let took = began.elapsed();
@@ -80,7 +92,7 @@ async fn large(kind: Kind) {
     let report: Report =
         serde_json::from_str(said.trim()).unwrap_or_else(|e| panic!("{e}: {said} {output:?}"));
     println!(
-        "{kind:?}: {rows} rows, {} lost: {took:?}, {} KiB at most, {} pages",
+        "{kind:?}: {rows} rows, {} lost: {took:?}, {cpu} s of its own cpu, {} KiB at most, {} pages",
         rows / each,
         peak / 1024,
         report.pages

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use duewheel::clock::Moment;
 use duewheel::deadline::{DueAt, OnConflict};
 
+use crate::rig::eventually;
 use crate::rig::redis::{Aof, RedisOptions, RedisServer};
 use crate::rig::shop::{Kind, Shop};
 use crate::rig::wheel::deadline;
-use crate::rig::worker::{Fleet, Plan, Process, soon};
-use crate::rig::{PATIENCE, eventually};
+use crate::rig::worker::{Fleet, Plan, Process};
 
 /// Between two sweeps.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -25,13 +25,15 @@ struct Scene {
     shop: Shop,
     fleet: Fleet,
     orders: i64,
-    last_due: Moment,
 }
 
 /// How many orders, and over how long they fall due: 20,000 at 500 a second where there is time.
 fn size() -> (i64, u64) {
     if std::env::var_os("DUEWHEEL_TEST_LONG").is_some() { (20_000, 40_000) } else { (600, 2000) }
 }
+
+/// Far above what an idle machine needs; how late an order was is judged by the table's own times.
+const LONG_PATIENCE: Duration = Duration::from_secs(300);
 
 impl Scene {
     /// The orders are in the table; nothing is on the wheel.
@@ -50,7 +52,7 @@ impl Scene {
             let from = n as i64 * part + 1;
             shop.orders(from..from + part, ahead, &[(n as usize % 3, 1)]).await;
         }
-        Self { server, shop, fleet, orders, last_due: began.plus(Duration::from_millis(lead + millis)) }
+        Self { server, shop, fleet, orders }
     }
 
     /// What the shop's own code does: an enqueue for each order. What Redis refuses is not tried again.
@@ -88,31 +90,32 @@ impl Scene {
     }
 
     async fn closed_at_least(&self, orders: i64) {
-        eventually(PATIENCE * 4, async || {
+        eventually(LONG_PATIENCE, async || {
             tokio::time::sleep(Duration::from_millis(50)).await;
             (self.closed().await >= orders).then_some(())
         })
         .await;
     }
 
-    /// Every order is closed within two periods after Redis works again and the last fell due, once, none early, and the books balance.
-    async fn all_closed(&self, healed: Instant, workers: Vec<Process>) {
+    /// Every order is closed within two periods of its time, and so long as Redis was away, once, none early, and the books balance.
+    async fn all_closed(&self, away: Duration, workers: Vec<Process>) {
         self.closed_at_least(self.orders).await;
-        let took = healed.elapsed().saturating_sub(self.last_due.since(Moment::host_now()));
-        let due_passed = Moment::host_now().since(self.last_due);
-        let late = took.min(due_passed);
-        println!(
-            "{:?}: {} closed, {late:?} after the loss was over and the last was due",
-            self.shop.kind, self.orders
-        );
-        assert!(late <= 2 * PERIOD + DRAIN, "{late:?}");
+        let late = match self.shop.kind {
+            Kind::Postgres => "max(extract(epoch FROM closed_at - close_at)) * 1000",
+            Kind::Mariadb => "MAX(TIMESTAMPDIFF(MICROSECOND, close_at, closed_at)) / 1000",
+            Kind::Sqlite => "max(unixepoch(closed_at, 'subsec') - unixepoch(close_at, 'subsec')) * 1000",
+        };
+        let late = Duration::from_millis(self.shop.db.number(late, "FROM orders").await as u64);
+        println!("{:?}: {} closed, the latest {late:?} after it was due", self.shop.kind, self.orders);
+        // Whatever was due while Redis was away waits for that, too.
+        assert!(late <= away + 2 * PERIOD + DRAIN, "{late:?}");
         let early = match self.shop.kind {
             Kind::Sqlite => "unixepoch(closed_at, 'subsec') < unixepoch(close_at, 'subsec')",
             _ => "closed_at < close_at",
         };
         assert_eq!(self.shop.count(&format!("FROM orders WHERE {early}")).await, 0, "closed early");
         self.shop.balance().await;
-        let stats = self.fleet.idle(PATIENCE).await;
+        let stats = self.fleet.idle(LONG_PATIENCE).await;
         assert_eq!(stats.dead, 0);
         for worker in workers {
             worker.drain().await;
@@ -129,7 +132,7 @@ async fn an_emptied_redis_costs_no_order_where_the_table_is_swept() {
         scene.enqueue_all().await;
         scene.closed_at_least(scene.orders / 4).await;
         scene.server.command::<()>(&["FLUSHALL"]);
-        scene.all_closed(Instant::now(), workers).await;
+        scene.all_closed(Duration::ZERO, workers).await;
     }
 }
 
@@ -141,8 +144,10 @@ async fn an_emptied_wheel_is_filled_from_the_table_before_its_orders_are_due() {
     let worker = scene.fleet.start();
     // Nobody enqueues anything: a new wheel is filled at once, and again after it was emptied.
     let filled = async || {
-        eventually(PATIENCE, async || (scene.fleet.wheel.stats().await.ok()?.scheduled >= 300).then_some(()))
-            .await;
+        eventually(LONG_PATIENCE, async || {
+            (scene.fleet.wheel.stats().await.ok()?.scheduled >= 300).then_some(())
+        })
+        .await;
     };
     filled().await;
     scene.server.command::<()>(&["FLUSHALL"]);
@@ -163,7 +168,7 @@ async fn a_redis_that_dies_without_a_log_costs_no_order() {
     scene.closed_at_least(scene.orders / 4).await;
     scene.server.kill9();
     scene.server.restart();
-    scene.all_closed(Instant::now(), workers).await;
+    scene.all_closed(Duration::ZERO, workers).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -172,24 +177,25 @@ async fn a_redis_that_is_away_while_orders_are_placed_costs_none() {
     let workers = vec![scene.fleet.start(), scene.fleet.start()];
     scene.closed_at_least(1).await;
     scene.server.kill9();
+    let down = Instant::now();
     let away = if size().0 > 1000 { 60 } else { 3 };
     // The shop's own calls fail meanwhile, and nobody repeats them.
     scene.enqueue_all().await;
     tokio::time::sleep(Duration::from_secs(away)).await;
     scene.server.restart();
-    scene.all_closed(Instant::now(), workers).await;
+    scene.all_closed(down.elapsed(), workers).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runner_that_is_killed_is_replaced_within_a_lease_and_the_two_make_one_sweep() {
-    // A thousand rows a second: the sweep lasts while its runner dies.
+    // Two hundred rows a second: the sweep lasts while its runner dies.
     let slow = "[wheel.WHEEL.sweep]\nevery = \"1s\"\nrebuild = false\npage = 100\nrows_per_second = 200\n";
     let server = RedisServer::start(RedisOptions::default());
     let shop = Shop::open(Kind::Sqlite, 1).await;
     shop.orders(1..=600, -60_000, &[(0, 1)]).await;
     let fleet = Fleet::new(&server, &Plan::new(server.url()).closing(&shop).net(slow)).await;
     let mut workers = vec![fleet.start(), fleet.start()];
-    let holder = eventually(PATIENCE, async || {
+    let holder = eventually(LONG_PATIENCE, async || {
         let record = fleet.wheel.job_record("sweep").await.ok()?;
         record.held_until?;
         let pid: u32 = record.runner?.split(':').nth(1)?.parse().ok()?;
@@ -199,7 +205,7 @@ async fn a_runner_that_is_killed_is_replaced_within_a_lease_and_the_two_make_one
     let mut dead = workers.remove(holder);
     dead.kill9();
     let killed = Instant::now();
-    eventually(Duration::from_secs(40), async || {
+    eventually(LONG_PATIENCE, async || {
         (shop.count("FROM orders WHERE status = 'closed'").await == 600).then_some(())
     })
     .await;
@@ -207,8 +213,6 @@ async fn a_runner_that_is_killed_is_replaced_within_a_lease_and_the_two_make_one
     shop.balance().await;
     let record = fleet.wheel.job_record("sweep").await.unwrap();
     assert!(record.runner.unwrap().contains(&format!(":{}:", workers[0].pid())));
-    let now = soon(0);
-    assert!(fleet.wheel.now().await.unwrap() >= Moment::EPOCH && now > Moment::EPOCH);
     workers.remove(0).drain().await;
 }
 
@@ -221,7 +225,7 @@ async fn a_worker_that_drains_lets_its_sweep_go_at_once() {
     let fleet = Fleet::new(&server, &Plan::new(server.url()).closing(&shop).net(slow)).await;
     let worker = fleet.start();
     let held = async |want: bool| {
-        eventually(PATIENCE, async || {
+        eventually(LONG_PATIENCE, async || {
             let record = fleet.wheel.job_record("sweep").await.ok()?;
             (record.held_until.is_some() == want).then_some(())
         })
