@@ -12,12 +12,12 @@ use duewheel::wheel::answer::Cancelled;
 use duewheel::wheel::{Acknowledged, Incident, IncidentKind, Paid, Payment, Settlement, What, Wheel};
 use serde_json::json;
 
-use crate::rig::PATIENCE;
 use crate::rig::cli::Cli;
 use crate::rig::crew::{Mate, quick};
 use crate::rig::hook::Recorder;
 use crate::rig::redis::RedisServer;
 use crate::rig::wheel::{after, claim, deadline, enqueue, id, wheel};
+use crate::rig::{PATIENCE, eventually};
 
 const S: Shard = Shard(0);
 
@@ -51,7 +51,8 @@ fn closed(lease: &Lease) -> What {
 
 async fn told(wheel: &Wheel) -> Vec<(String, String, String)> {
     let mut reader = wheel.events(Moment::EPOCH);
-    let mut all = reader.read().await.unwrap().events;
+    let mut all = Vec::new();
+    while reader.read().await.map(|page| (page.more, all.extend(page.events)).0).unwrap() {}
     all.extend(reader.rest());
     all.retain(|event| event.what == "late_payment");
     all.into_iter().map(|e| (e.id, e.details["kind"].clone(), e.details["age_ms"].clone())).collect()
@@ -187,9 +188,20 @@ async fn paid_at_the_very_moment_an_order_is_either_open_or_an_incident_and_neve
         let wheel = wheel.clone();
         payers.spawn(async move {
             let name = format!("o-{n}");
-            tokio::time::sleep(Duration::from_millis(fastrand::u64(0..1500))).await;
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(0..5 * count as u64))).await;
             enqueue(&wheel, &name, after(60)).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(fastrand::u64(0..160))).await;
+            // Some at once, some about the deadline, some when a worker has it or is done: however busy the machine is.
+            match n % 3 {
+                0 => {}
+                1 => tokio::time::sleep(Duration::from_millis(fastrand::u64(0..160))).await,
+                _ => {
+                    eventually(PATIENCE, async || {
+                        let seen = wheel.inspect(&id(&name)).await.ok()?;
+                        (seen.state != State::Scheduled || seen.entry?.attempts > 0).then_some(())
+                    })
+                    .await;
+                }
+            }
             let answer = wheel.paid(&payment(&name), PATIENCE).await.unwrap();
             (name, answer)
         });
