@@ -537,7 +537,7 @@ async fn the_report_is_a_table_json_or_markdown_and_the_exit_code_its_level() {
 #[tokio::test]
 async fn a_class_that_is_larger_than_its_examples_is_counted_whole() {
     let (wheel, shop) = (wheel(RedisServer::shared(), 4).await, Shop::open(Kind::Sqlite, 1).await);
-    let orders = if std::env::var_os("DUEWHEEL_TEST_LONG").is_some() { 200_000 } else { 3_000 };
+    let orders = if std::env::var_os("DUEWHEEL_TEST_LONG").is_some() { 30_000 } else { 3_000 };
     shop.orders(1..=orders, HOUR as i64, &[]).await;
     let settings = ReconcileSettings { heal_max: 1_000_000, ..settings(Kind::Sqlite) };
     let sweep = SweepSettings { rows_per_second: 10_000_000, ..SweepSettings::default() };
