@@ -362,6 +362,11 @@ impl OrdersTable {
             return session.rows(query, self.hook.prepared).await;
         }
         pool.database.begin(session, false).await?;
+        if self.time.is_some() {
+            // A planner without fresh statistics sorts all rows that are left for each page instead of walking along the index (measured
+            // on a million rows: 1170 ms instead of 3). Where there is no such index, it sorts all the same.
+            session.raw("SET LOCAL enable_sort = off").await?;
+        }
         let rows = session.rows(query, self.hook.prepared).await?;
         session.raw("ROLLBACK").await?;
         Ok(rows)
