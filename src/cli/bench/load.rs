@@ -189,6 +189,9 @@ impl Load {
         let count = rate * u64::try_from(seconds.as_millis()).unwrap_or(u64::MAX) / 1000;
         self.place(count, pending, |_| DueAt::After(Duration::from_millis(DAY_MS + fastrand::u64(..DAY_MS))))
             .await?;
+        if pending > 0 {
+            self.wait_for_the_disk().await?;
+        }
         let judge = Arc::new(Judge::new(count, self.clock().await?)?);
         // Placing 50,000 a second is the slowest that still keeps the lead.
         let lead = LEAD + Duration::from_millis(count / 50);
@@ -201,6 +204,22 @@ impl Load {
         self.work(&worker, count, Instant::now()).await?;
         figures.lateness_ms = Some(Lateness::of(&judge.lateness()));
         self.check_books(&judge, figures);
+        Ok(())
+    }
+
+    /// What placing has written is on its way to the disk for a while, and would be measured as lateness: waits until Redis had its log
+    /// synced for five seconds in a row, at most a minute.
+    async fn wait_for_the_disk(&self) -> Result<()> {
+        let mut quiet = 0;
+        for _ in 0..60 {
+            let facts = self.wheel.store().facts().await?;
+            let is_behind = facts.field("aof_pending_bio_fsync").is_some_and(|pending| pending != "0");
+            quiet = if is_behind { 0 } else { quiet + 1 };
+            if quiet == 5 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
         Ok(())
     }
 
