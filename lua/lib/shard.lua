@@ -10,14 +10,6 @@ local call, tonumber, floor, format = redis.call, tonumber, math.floor, string.f
 local WIDTH = tonumber(ARGV[3])
 local now_us, now -- Redis's clock, microseconds and milliseconds: set once by open()
 
--- A whole number without sign, in range; nil for anything else (tonumber alone takes nan, 0x10 and 1e400).
-local function whole(text, max)
-  if not text or #text > 16 or not string.find(text, '^%d+$') then return nil end
-  local number = tonumber(text)
-  if number > max then return nil end
-  return number
-end
-
 -- true or false for 1 or 0; nil for anything else.
 local function flag(text)
   if text == '1' then return true end

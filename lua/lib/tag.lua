@@ -3,14 +3,6 @@
 local call, tonumber, floor, format = redis.call, tonumber, math.floor, string.format
 local FIRST = 2 -- the verb's own first argument
 
--- A whole number without sign, in range; nil for anything else (tonumber alone takes nan, 0x10 and 1e400).
-local function whole(text, max)
-  if not text or #text > 16 or not string.find(text, '^%d+$') then return nil end
-  local number = tonumber(text)
-  if number > max then return nil end
-  return number
-end
-
 -- The wheel's own keys must bear these names, in this order, on one tag.
 local function keys_named(...)
   local names = { ... }

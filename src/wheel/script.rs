@@ -36,6 +36,7 @@ macro_rules! script {
                 "#!lua",
                 $flags,
                 "\n",
+                include_str!("../../lua/lib/number.lua"),
                 include_str!("../../lua/lib/shard.lua"),
                 include_str!("../../lua/lib/header.lua"),
                 include_str!("../../lua/lib/slot.lua"),
@@ -72,6 +73,7 @@ macro_rules! limit_script {
             writes: true,
             source: concat!(
                 "#!lua flags=allow-oom\n",
+                include_str!("../../lua/lib/number.lua"),
                 include_str!("../../lua/lib/tag.lua"),
                 include_str!(concat!("../../lua/", $verb, ".lua")),
             ),
