@@ -19,7 +19,8 @@ local MOST_BYTES = 4194304 -- of bodies in one answer, whatever the limit: an an
 local any_live = touch()
 
 -- Reap: back to the slot that the header names, due as before; not a failed attempt.
-local reaped = reap(limit, poison, any_live, lease_us)
+local expired = call('ZRANGEBYSCORE', LEASES, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, limit)
+local reaped = #expired > 0 and seldom().reap(expired, limit, poison, any_live, lease_us) or 0
 any_live = any_live + reaped -- each has a loss to its name now
 local state = (meta[7] and 'tripped') or (meta[6] and 'paused') or 'running'
 local answer = { now_us, now, 0, state, reaped, 0 }
@@ -163,7 +164,7 @@ if n > 0 then
       local ends, known = fence_text, lives and lives[k] or ''
       if stage > 0 then
         local turn, own
-        body, turn, own = lease_reminder(body, stage, fence)
+        body, turn, own = seldom().lease_reminder(body, stage, fence)
         if turn < stage then
           local n_turned = #turned
           turned[n_turned + 1], turned[n_turned + 2], known = id, body, ''
@@ -198,11 +199,11 @@ if n > 0 then
   if #turned > 0 then
     call('HSET', BODIES, unpack(turned))
     call('HDEL', LIVE, unpack(passed)) -- attempts and losses are a stage's own
-    tell_stages('reminder_failed', passed, passed_stages)
+    seldom().tell_stages('reminder_failed', passed, passed_stages)
   end
   for k = 1, #corrupt do
     local id, body, key = corrupt[k][1], corrupt[k][2], corrupt[k][3]
-    set_aside(id, body, tonumber(call('ZSCORE', key, id) or now))
+    seldom().set_aside(id, body, tonumber(call('ZSCORE', key, id) or now))
   end
   local emptied = {}
   for k = 1, #walked do

@@ -14,16 +14,6 @@ if refusal then return refusal end
 local n = whole(ARGV[FIRST], 500)
 if not n or n == 0 then return redis.error_reply('BADCALL settle') end
 
-local WAIT, RETRY, UNTIL, BACK, BURY, STAGE = byte('wrubds', 1, 6)
-local TOLD = { [''] = true, reminded = true, reminder_failed = true }
-local function fits(what, verdict)
-  if what == RETRY or what == WAIT or what == UNTIL then return whole(sub(verdict, 2), MAX_MS) end
-  if what == STAGE then
-    local stage, moment, word = string.match(verdict, '^s(%d+) (%d+) ?(.*)$')
-    return whole(stage, 255) and whole(moment, MAX_MS) and TOLD[word]
-  end
-  return what == BURY or (what == BACK and #verdict == 1)
-end
 local ids, verdicts, fence_of, fences, asked_of, n_read, at = {}, {}, {}, {}, {}, 0, FIRST + 1
 while n_read < n do
   local fence, members = ARGV[at], whole(ARGV[at + 1], n - n_read)
@@ -39,7 +29,7 @@ while n_read < n do
     local what = byte(verdict)
     if what == CLOSED or what == SKIPPED then
       if #verdict ~= 28 then return redis.error_reply('BADCALL settle end') end
-    elseif not fits(what, verdict) then
+    elseif not seldom().fits(what, verdict) then
       return redis.error_reply('BADCALL settle verdict')
     end
     n_read, at, asked[#asked + 1] = n_read + 1, at + 2, id
@@ -112,70 +102,14 @@ if #others > 0 then
   end
 end
 
-local plan, writes, retried = new_plan(), {}, 0
-local reminded = {} -- what others are told of reminders: word -> { ids, stages }
+local write_back -- writes those that go back to the wheel, or are buried
 if #moving > 0 then
-  local asked = {}
-  for k = 1, #moving do asked[k] = ids[moving[k]] end
-  local bodies = call('HMGET', BODIES, unpack(asked))
-  for k = 1, #moving do
-    local i = moving[k]
-    local id, body = ids[i], bodies[k]
-    local what, data = byte(verdicts[i]), sub(verdicts[i], 2)
-    local cause, level, stage, generation, due_at, next_at, holds, held = header_of(body)
-    local attempts, losses, flags, note = live_of(lives and lives[i])
-    local was = lives and lives[i]
-    if not cause then
-      writes[k] = function() set_aside(id, body, now) end
-    elseif string.find(flags, 'c', 1, true) then
-      marks[i] = '2'
-      local fence = tonumber(fence_of[i])
-      writes[k] = function() end_cancelled(id, cause, attempts + 1, generation, due_at, fence) end
-    elseif what == BURY then
-      writes[k] = function()
-        call('HSET', LIVE, id, live(attempts + 1, 0, flags, note))
-        bury(id, sub(data, 1, 4096))
-      end
-    elseif what == BACK then
-      plan_place(plan, level, next_at, id)
-      writes[k] = function() live_write(id, live(attempts, losses, flags, note), was) end
-    else
-      local at_ms, word
-      local was_stage = stage
-      if what == STAGE then
-        local to, moment, said = string.match(data, '^(%d+) (%d+) ?(.*)$')
-        stage, at_ms, attempts, word = tonumber(to), tonumber(moment), 0, said
-      elseif what == UNTIL then
-        at_ms = math.max(tonumber(data), now)
-      else
-        at_ms = now + tonumber(data)
-        if what == RETRY then attempts, retried = attempts + 1, retried + 1 end
-      end
-      if stage > 0 and what ~= STAGE then
-        local ends = moment_of(body, HEADER_BYTES, stage - 1, due_at)
-        if at_ms >= ends then stage, at_ms, attempts, word = stage - 1, math.max(0, ends), 0, 'reminder_failed' end
-      end
-      if word and word ~= '' then
-        local said = reminded[word] or { {}, {} }
-        reminded[word] = said
-        said[1][#said[1] + 1], said[2][#said[2] + 1] = id, was_stage
-      end
-      at_ms = math.min(at_ms, MAX_MS)
-      level = level_of(at_ms)
-      plan_place(plan, level, at_ms, id)
-      local front = header(cause, level, stage, generation, due_at, at_ms, holds, held)
-      writes[k] = function()
-        call('HSET', BODIES, id, front .. sub(body, HEADER_BYTES + 1))
-        live_write(id, live(attempts, 0, flags, note), was)
-      end
-    end
-  end
-  if plan_moved(plan) then return redis.error_reply(TRYAGAIN) end
+  write_back = seldom().back(moving, ids, verdicts, fence_of, lives, marks)
+  if not write_back then return redis.error_reply(seldom().TRYAGAIN) end
 end
 if left == 0 then return table.concat(marks) end
 
-plan_write(plan)
-for k = 1, #writes do writes[k]() end
+if write_back then write_back() end
 if #remember > 0 then call('HSET', ENDED, unpack(remember)) end
 local told = {}
 for outcome = CLOSED, SKIPPED do
@@ -187,7 +121,6 @@ for outcome = CLOSED, SKIPPED do
   end
 end
 tell(told)
-for word, said in pairs(reminded) do tell_stages(word, said[1], said[2]) end
 if #forget_lives > 0 then call('HDEL', LIVE, unpack(forget_lives)) end
 for k = 1, #fences do
   local fence, gone = fences[k], leave[fences[k]]
@@ -198,5 +131,4 @@ for k = 1, #fences do
     call('ZREM', LEASES, unpack(gone))
   end
 end
-count('retried', retried)
 return table.concat(marks)

@@ -1,4 +1,4 @@
-//! The slots of the wheel: how a moment becomes the name of a sorted set. The same arithmetic stands in lua/lib/slot.lua; a test
+//! The slots of the wheel: how a moment becomes the name of a sorted set. The same arithmetic stands in lua/lib/place.lua; a test
 //! compares the two.
 
 use std::time::Duration;

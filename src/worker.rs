@@ -118,7 +118,14 @@ impl Worker {
             // Bounded by the permits: a lease that holds one is in the channel at most once.
             let (sender, receiver) = mpsc::unbounded_channel();
             settlers.push(sender);
-            let settler = settler::Settler::new(self.wheel.clone(), shard, receiver, self.tally.clone());
+            let settler = settler::Settler::new(
+                self.wheel.clone(),
+                shard,
+                receiver,
+                permits.clone(),
+                self.settings.concurrency,
+                self.tally.clone(),
+            );
             services.spawn(settler.run(kill.clone()));
         }
         let executor = Arc::new(Executor::new(

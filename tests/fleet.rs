@@ -53,6 +53,31 @@ async fn nothing_fires_early_and_a_quiet_wheel_is_on_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verdicts_of_a_trickle_are_settled_together_and_a_lone_one_at_once() {
+    let server = RedisServer::start(RedisOptions::default());
+    let wheel = wheel(&server, 1).await;
+    let worker = Mate::start(&wheel, Arc::new(Recorder::closing()), quick());
+    enqueue_range(&wheel, 0..5, |n| after(300 + 150 * n)).await;
+    closed(&wheel, 5).await;
+    let mut after_due = Vec::new();
+    for n in 0..5 {
+        let ended = wheel.inspect(&id(&n.to_string())).await.unwrap().ended.unwrap();
+        after_due.push(ended.ended_at.as_millis() - ended.due_at.as_millis());
+    }
+    // Company is waited for for 20 ms; who comes after a quiet while is not kept for that.
+    assert!(*after_due.iter().min().unwrap() < 15, "{after_due:?}");
+
+    // Each settle leaves one event.
+    let events = || server.command::<u64>(&["XLEN", &format!("dw1:{{{}.0}}:events", wheel.name())]);
+    let before = events();
+    enqueue_range(&wheel, 5..405, |n| after(300 + 2 * n)).await;
+    closed(&wheel, 405).await;
+    worker.drain().await;
+    let settles = events() - before;
+    assert!(settles <= 100, "400 verdicts, 2 ms apart, in {settles} settles");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_second_look_at_a_shard_is_left_out() {
     let strain = Strain::start();
     let server = RedisServer::start(RedisOptions::default());

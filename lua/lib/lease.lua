@@ -1,5 +1,4 @@
 -- lease: `leases` is a zset id -> lease end in us, and that end is the fence. This file ends leases that ran out.
-local SUSPECT = 2 -- leases lost, from which on an id is leased alone and its losses are its own
 
 -- Moves an id to the dead; the caller removes it from where it was.
 local function bury(id, reason)
@@ -82,11 +81,9 @@ local function reap_these(expired, poison, any_live, lease_us)
   return #ids
 end
 
--- Puts expired leases back to the slot their header names: due now, not a failed attempt. Cancelled ones end, poison is buried: the
+-- Puts these expired leases back to the slot their header names: due now, not a failed attempt. Cancelled ones end, poison is buried: the
 -- first loss may have been a neighbour's fault, later ones were suffered alone. At most `limit`; returns how many.
-local function reap(limit, poison, any_live, lease_us)
-  local expired = call('ZRANGEBYSCORE', LEASES, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, limit)
-  if #expired == 0 then return 0 end
+local function reap(expired, limit, poison, any_live, lease_us)
   local reaped = reap_these(expired, poison, any_live, lease_us)
   if reaped then return reaped end
   -- What waits for its slot must not keep the others waiting, nor stand in front of them.

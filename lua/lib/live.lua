@@ -1,5 +1,7 @@
 -- live: '<attempts> <losses> <flags>[\n<note>]' for ids that were retried, lost, flagged or are closed by hand; absent means all zero.
 -- Flags: c cancelled while leased. The note is the caller's bytes.
+local SUSPECT = 2 -- leases lost, from which on an id is leased alone and its losses are its own
+
 local function live_of(text)
   if not text then return 0, 0, '', '' end
   local attempts, losses, flags, note = string.match(text, '^(%d+) (%d+) (%a*)\n?(.*)$')

@@ -1,8 +1,9 @@
-//! The settler of a shard: writes verdicts, as many at once as have gathered while the last call was under way.
+//! The settler of a shard: writes verdicts, as many at once as have gathered since the last call.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +14,12 @@ use crate::deadline::{Id, Outcome};
 use crate::shard::Shard;
 use crate::wheel::answer::Settled;
 use crate::wheel::{MAX_BATCH, Reminded, Settlement, What, Wheel};
+
+/// The least time between two settles of a shard that have only few verdicts each. At a steady trickle every settle would bring one, and cost
+/// Redis as much as one with many: time in which claims wait. Nobody waits for a settle; a worker that dies within it repeats its hook.
+const COMPANY: Duration = Duration::from_millis(20);
+/// So many verdicts need no more company.
+const ENOUGH: usize = 16;
 
 /// A batch whose hook has answered. Dropping it gives back its permits, on every path.
 pub struct Judged {
@@ -34,29 +41,56 @@ pub struct Settler {
     wheel: Wheel,
     shard: Shard,
     inbox: UnboundedReceiver<Judged>,
+    permits: Arc<Semaphore>,
+    /// Fewer free permits than this, and no verdict waits: it holds permits that claims want.
+    scarce: usize,
     tally: Arc<Tally>,
 }
 
 impl Settler {
-    pub fn new(wheel: Wheel, shard: Shard, inbox: UnboundedReceiver<Judged>, tally: Arc<Tally>) -> Self {
-        Self { wheel, shard, inbox, tally }
+    /// `permits` are the worker's, `concurrency` how many there are in all.
+    pub fn new(
+        wheel: Wheel,
+        shard: Shard,
+        inbox: UnboundedReceiver<Judged>,
+        permits: Arc<Semaphore>,
+        concurrency: usize,
+        tally: Arc<Tally>,
+    ) -> Self {
+        Self { wheel, shard, inbox, permits, scarce: concurrency.div_ceil(2), tally }
     }
 
     /// Settles until all senders are gone, or `kill`.
     pub async fn run(mut self, kill: CancellationToken) {
         let mut waiting = Vec::new();
+        let mut alone_until = Instant::now();
         loop {
-            let room = MAX_BATCH;
             let got = tokio::select! {
                 () = kill.cancelled() => return,
-                got = self.inbox.recv_many(&mut waiting, room) => got,
+                got = self.inbox.recv_many(&mut waiting, MAX_BATCH) => got,
             };
             if got == 0 {
                 return;
             }
             tokio::select! {
                 () = kill.cancelled() => return,
+                () = self.gather(&mut waiting, alone_until) => {}
+            }
+            alone_until = Instant::now() + COMPANY;
+            tokio::select! {
+                () = kill.cancelled() => return,
                 () = self.settle(std::mem::take(&mut waiting)) => {}
+            }
+        }
+    }
+
+    /// Lets few verdicts wait for more, until `until` at most. The first after a quiet while are not kept waiting at all.
+    async fn gather(&mut self, waiting: &mut Vec<Judged>, until: Instant) {
+        let few = |waiting: &[Judged]| waiting.iter().map(|one| one.verdicts.len()).sum::<usize>() < ENOUGH;
+        while few(waiting) && self.permits.available_permits() >= self.scarce {
+            tokio::select! {
+                () = tokio::time::sleep_until(until.into()) => return,
+                got = self.inbox.recv_many(waiting, MAX_BATCH) => if got == 0 { return },
             }
         }
     }
