@@ -49,7 +49,7 @@ async fn main() -> Outcome<()> {
 async fn bulk(wheel: &Wheel, count: u64, due_ms: u64) -> Outcome<u64> {
     for first in (0..count).step_by(usize::try_from(BULK)?) {
         let batch: Vec<_> =
-            (first..count.min(first + BULK)).map(|n| deadline(n, due_ms)).collect::<Outcome<_>>()?;
+            (first..count.min(first + BULK)).map(|n| deadline('b', n, due_ms)).collect::<Outcome<_>>()?;
         place(wheel, &batch).await?;
     }
     Ok(count)
@@ -59,7 +59,7 @@ async fn single(wheel: &Wheel, count: u64, due_ms: u64) -> Outcome<u64> {
     let lanes = (0..IN_FLIGHT).map(|lane| async move {
         for n in (lane..count).step_by(usize::try_from(IN_FLIGHT)?) {
             wheel
-                .enqueue(&deadline(n, due_ms)?, OnConflict::Keep, false)
+                .enqueue(&deadline('s', n, due_ms)?, OnConflict::Keep, false)
                 .await?
                 .map_err(|r| format!("{r:?}"))?;
         }
@@ -76,7 +76,7 @@ async fn rate(wheel: &Wheel, per_second: u64, time: Duration) -> Outcome<u64> {
         let wanted = (began.elapsed().as_secs_f64() * per_second as f64) as u64;
         // Due two to ten seconds later, evenly, as the harness asks of every peer.
         let due_ms = |n: u64| -> Outcome<u64> { Ok(now_ms()? as u64 + 2_000 + (n * 7_919) % 8_000) };
-        let batch: Vec<_> = (placed..wanted).map(|n| deadline(n, due_ms(n)?)).collect::<Outcome<_>>()?;
+        let batch: Vec<_> = (placed..wanted).map(|n| deadline('r', n, due_ms(n)?)).collect::<Outcome<_>>()?;
         place(wheel, &batch).await?;
         placed = placed.max(wanted);
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -91,9 +91,10 @@ async fn place(wheel: &Wheel, batch: &[Deadline]) -> Outcome<()> {
     Ok(())
 }
 
-fn deadline(n: u64, due_ms: u64) -> Outcome<Deadline> {
+/// The harness may place one kind over another that is pending, so each has ids of its own.
+fn deadline(kind: char, n: u64, due_ms: u64) -> Outcome<Deadline> {
     Ok(Deadline {
-        id: Id::new(&n.to_string())?,
+        id: Id::new(&format!("{kind}{n}"))?,
         due_at: DueAt::Moment(Moment::from_millis(due_ms)?),
         // About 100 bytes, as every peer stores.
         payload: Payload::from_json(format!(r#"{{"id":"{n}","due":{due_ms},"pad":"{}"}}"#, "x".repeat(60)))?,
