@@ -31,6 +31,7 @@ mod house;
 mod kafka;
 mod late_payment;
 mod life_cycle;
+mod metrics;
 mod migration;
 mod model;
 #[cfg(all(feature = "sql", feature = "webhook"))]
@@ -70,6 +71,8 @@ mod sweep_large;
 #[cfg(feature = "sql")]
 mod sweep_net;
 mod time;
+#[cfg(all(feature = "sql", feature = "webhook"))]
+mod traces;
 #[cfg(feature = "webhook")]
 mod webhook;
 mod wheel;
