@@ -39,6 +39,7 @@ mod reschedule;
 mod resume;
 mod row;
 mod stats;
+mod supervisor;
 #[cfg(feature = "sql")]
 mod sweep;
 mod verify;

@@ -11,7 +11,6 @@
 
 mod feed;
 mod intake;
-mod measures;
 mod pace;
 mod rebuild;
 pub mod reconcile;
@@ -22,7 +21,6 @@ mod sweeper;
 mod walk;
 
 pub use feed::Feed;
-pub use measures::Measures;
 pub use rebuild::Rebuild;
 pub use reconcile::{Reconcile, ReconcileSettings};
 pub use report::Report;

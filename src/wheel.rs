@@ -18,7 +18,6 @@ mod incident;
 mod inspect;
 mod job;
 mod keys;
-mod measures;
 mod movement;
 mod place;
 mod presence;

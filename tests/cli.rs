@@ -4,5 +4,6 @@ mod bulk;
 mod help;
 mod inputs;
 mod streams;
+mod supervisor;
 mod verbs;
 mod worker;

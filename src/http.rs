@@ -1,3 +1,0 @@
-//! What is answered over HTTP.
-
-pub mod health;
