@@ -16,10 +16,13 @@ mod breaker;
 mod cases;
 mod circuit;
 mod cli;
+#[cfg(feature = "webhook")]
+mod clients;
 mod clock_guard;
 mod config;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod crash;
+mod deploy;
 mod events;
 #[cfg(feature = "sql")]
 mod feed;
@@ -31,7 +34,6 @@ mod house;
 mod kafka;
 mod late_payment;
 mod life_cycle;
-mod metrics;
 mod migration;
 mod model;
 #[cfg(all(feature = "sql", feature = "webhook"))]
@@ -71,8 +73,8 @@ mod sweep_large;
 #[cfg(feature = "sql")]
 mod sweep_net;
 mod time;
-#[cfg(all(feature = "sql", feature = "webhook"))]
-mod traces;
+#[cfg(feature = "webhook")]
+mod upgrade;
 #[cfg(feature = "webhook")]
 mod webhook;
 mod wheel;

@@ -79,6 +79,13 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
+/// A program of this machine, also one that Debian keeps for root; `None` where there is none.
+pub fn on_path(name: &str) -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
 /// Runs the test `name` once more in a process of its own, for what belongs to a whole process: its memory, its environment. `false`
 /// in the calling process, where the other one has passed by then; `true` in the other one.
 pub fn own_process(name: &str, environment: impl FnOnce() -> Vec<(&'static str, String)>) -> bool {
