@@ -7,7 +7,12 @@ use super::redis::RedisServer;
 
 /// The program, cleared of this process's environment.
 pub fn duewheel() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_duewheel"));
+    build(Path::new(env!("CARGO_BIN_EXE_duewheel")))
+}
+
+/// Another build of the program, in the same way.
+pub fn build(program: &Path) -> Command {
+    let mut command = Command::new(program);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("USER", "tester").env("NO_COLOR", "1").stdin(Stdio::null());
     command

@@ -9,7 +9,7 @@ use duewheel::shard::ShardCount;
 use duewheel::wheel::Wheel;
 use duewheel::wheel::answer::Stats;
 
-use super::cli::{Ran, duewheel};
+use super::cli::{Ran, build, duewheel};
 use super::redis::{RedisServer, watch};
 #[cfg(feature = "sql")]
 use super::shop::Shop;
@@ -180,6 +180,13 @@ impl Fleet {
     pub fn start_with(&self, environment: &[(&str, &str)]) -> Process {
         let mut command = self.command();
         command.envs(environment.iter().copied()).args(["worker", "--json"]);
+        Process::spawn(command)
+    }
+
+    /// Starts a worker of another build of the program.
+    pub fn start_build(&self, program: &std::path::Path) -> Process {
+        let mut command = build(program);
+        command.current_dir(self.dir.path()).args(["worker", "--json"]);
         Process::spawn(command)
     }
 
