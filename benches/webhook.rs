@@ -36,6 +36,7 @@ fn lease(n: u64) -> Lease {
         fence: Fence(1_790_000_030_000_000 + 2 * n),
         payload: Payload::from_json(format!("{{\"note\":\"{}\"}}", "x".repeat(89))).unwrap(),
         traceparent: None,
+        was_held: false,
         note: None,
         reminders: Default::default(),
         trusted_until: Instant::now() + Duration::from_secs(60),

@@ -8,6 +8,7 @@ mod file;
 mod hook;
 mod kafka;
 mod limits;
+mod metrics;
 #[cfg(feature = "sql")]
 mod net;
 #[cfg(feature = "sql")]
@@ -23,6 +24,7 @@ mod wheel;
 pub use draft::{Draft, Given, Source, Value};
 pub use environment::Environment;
 pub use hook::HookSettings;
+pub use metrics::MetricsSettings;
 pub use reminder::ReminderSettings;
 pub use resolve::{Config, LogFormat, LogSettings, Shown, WheelConfig};
 pub use secret::shown_url;

@@ -80,6 +80,24 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::Unreachable,
+        Self::Unknown,
+        Self::Loading,
+        Self::Busy,
+        Self::OutOfMemory,
+        Self::ReadOnly,
+        Self::NoReplicas,
+        Self::CannotPersist,
+        Self::Denied,
+        Self::Moving,
+        Self::Unformatted,
+        Self::Layout,
+        Self::Corrupt,
+        Self::Other,
+    ];
+
     /// Whether the call surely changed nothing, so that it may be sent again.
     pub fn is_harmless(self) -> bool {
         !matches!(self, Self::Unknown | Self::Corrupt)

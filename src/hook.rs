@@ -55,6 +55,24 @@ pub trait Hook: Send + Sync + 'static {
     fn clocks(&self) -> BoxFuture<'_, Vec<(String, Reading)>> {
         Box::pin(async { Vec::new() })
     }
+
+    /// The pools of sessions behind this hook, as they stand; empty where it keeps none.
+    fn sessions(&self) -> Vec<Sessions> {
+        Vec::new()
+    }
+}
+
+/// How a pool of sessions stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sessions {
+    /// To which of [`Hook::endpoints`].
+    pub endpoint: String,
+    /// Sessions that are in use.
+    pub in_use: usize,
+    /// Sessions that are open and at rest.
+    pub idle: usize,
+    /// Sessions that there may be.
+    pub max: usize,
 }
 
 /// What the hook found out about one order.

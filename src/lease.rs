@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Moment;
 use crate::deadline::{Cause, Generation, Id, Note, Payload, Reminders, Stage};
+use crate::trace::Traceparent;
 
 /// The lease's end in microseconds of Redis's clock, and the token that every settle must show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +43,8 @@ pub struct Lease {
     pub payload: Payload,
     /// W3C traceparent of the enqueue, if it came with one.
     pub traceparent: Option<String>,
+    /// Whether a payment in progress has held it back, so that it fires later than `due_at` on purpose.
+    pub was_held: bool,
     /// Actor and reason of a manual close.
     pub note: Option<Note>,
     /// The reminders before its close.
@@ -70,6 +73,11 @@ impl RedisClock {
 }
 
 impl Lease {
+    /// The trace it was enqueued in: 32 hex digits; `None` where it came with none, or with none that is valid.
+    pub fn trace_id(&self) -> Option<&str> {
+        self.traceparent.as_deref().and_then(Traceparent::parse).map(|parent| parent.trace_id())
+    }
+
     /// How late this is at `instant`, in microseconds of Redis's clock; negative when it is before `due_at` (a manual close).
     pub fn lateness_us(&self, instant: Instant) -> i64 {
         let now = i64::try_from(self.redis_clock.us_at(instant)).unwrap_or(i64::MAX);

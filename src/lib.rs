@@ -45,9 +45,11 @@ pub mod clock;
 pub mod deadline;
 pub mod error;
 pub mod lease;
+pub mod metrics;
 pub mod retry;
 pub mod shard;
 pub mod slot;
+pub mod trace;
 
 // Redis, and the outside: the shop, its database.
 pub mod hook;
@@ -64,5 +66,7 @@ pub mod worker;
 pub mod cli;
 #[cfg(feature = "cli")]
 pub mod config;
+#[cfg(feature = "cli")]
+pub mod http;
 #[cfg(feature = "cli")]
 pub mod telemetry;

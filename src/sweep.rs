@@ -11,6 +11,7 @@
 
 mod feed;
 mod intake;
+mod measures;
 mod pace;
 mod rebuild;
 pub mod reconcile;
@@ -21,6 +22,7 @@ mod sweeper;
 mod walk;
 
 pub use feed::Feed;
+pub use measures::Measures;
 pub use rebuild::Rebuild;
 pub use reconcile::{Reconcile, ReconcileSettings};
 pub use report::Report;

@@ -1,6 +1,9 @@
 //! Logs: one event a line on stderr, as text or JSON. Text of others (ids, answers of the shop, errors of a database) stands in them,
 //! so no control character ever reaches a line: a newline would forge an event, an escape sequence would move a reader's cursor.
 
+#[cfg(feature = "otlp")]
+mod otlp;
+
 use std::io::{self, Write};
 
 use tracing_subscriber::fmt::MakeWriter;
@@ -10,6 +13,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::error::{escaped, escaped_json};
+#[cfg(feature = "otlp")]
+pub use otlp::Exporter;
 
 /// The running log, whose level can be changed.
 pub struct Telemetry {

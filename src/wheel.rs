@@ -18,6 +18,7 @@ mod incident;
 mod inspect;
 mod job;
 mod keys;
+mod measures;
 mod movement;
 mod place;
 mod presence;

@@ -12,10 +12,14 @@ mod circuit;
 mod clock_guard;
 mod executor;
 pub mod failpoint;
+mod health;
 mod heartbeat;
 mod janitor;
 mod limits;
+mod measures;
+mod meter;
 mod poller;
+pub mod pulse;
 mod rate;
 mod reminder;
 mod roster;
@@ -34,11 +38,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use circuit::CircuitSettings;
+pub use health::{Check, Health};
+pub use meter::Meter;
 pub use settings::WorkerSettings;
 pub use tally::{Tally, TallySnapshot};
 
 use crate::error::{Error, Result};
 use crate::hook::Hook;
+use crate::metrics::Metrics;
 use crate::shard::Shard;
 use crate::wheel::Wheel;
 use alarm::Alarm;
@@ -46,6 +53,7 @@ use clock_guard::ClockReader;
 use executor::Executor;
 use heartbeat::Leases;
 use limits::Limits;
+use measures::Measures;
 use roster::Preference;
 use sentry::Gate;
 
@@ -55,6 +63,8 @@ pub struct Worker {
     hook: Arc<dyn Hook>,
     settings: WorkerSettings,
     tally: Arc<Tally>,
+    measures: Arc<Measures>,
+    health: Arc<Health>,
     token: String,
     reminder: Option<Arc<dyn Hook>>,
 }
@@ -76,7 +86,9 @@ impl Worker {
         outlives(&wheel, &settings, hook.as_ref())?;
         // Random for each start: two processes of one configured name must never keep each other's leases alive.
         let token = uuid::Uuid::new_v4().simple().to_string();
-        Ok(Self { wheel, hook, settings, tally: Arc::new(Tally::default()), token, reminder: None })
+        let measures = Arc::new(Measures::new(&Metrics::new(), wheel.name()));
+        let health = Arc::new(Health::new(wheel.name().clone(), wheel.shards().get().into()));
+        Ok(Self { wheel, hook, settings, tally: Arc::default(), measures, health, token, reminder: None })
     }
 
     /// The same worker with a hook that gives reminders: it is called with leases of a stage before the close, and *closed* means that the
@@ -84,6 +96,16 @@ impl Worker {
     pub fn reminding_by(self, hook: Arc<dyn Hook>) -> Result<Self> {
         outlives(&self.wheel, &self.settings, hook.as_ref())?;
         Ok(Self { reminder: Some(hook), ..self })
+    }
+
+    /// The same worker, counting into these metrics.
+    pub fn measured_by(self, metrics: &Metrics) -> Self {
+        Self { measures: Arc::new(Measures::new(metrics, self.wheel.name())), ..self }
+    }
+
+    /// The worker's health, for probes.
+    pub fn health(&self) -> Arc<Health> {
+        self.health.clone()
     }
 
     /// What the worker does, while it does it.
@@ -109,6 +131,16 @@ impl Worker {
         let preference = Arc::new(Preference::new(&self.token, shards.len()));
         let alarm = Alarm::start();
         let looks = beat::Beat::new(self.settings.poll_interval);
+        self.watch(&stop, &permits, &preference);
+        self.measures.follow(measures::Followed {
+            tally: self.tally.clone(),
+            hook: self.hook.clone(),
+            settings: self.settings.clone(),
+            limits: Arc::downgrade(&limits),
+            leases: Arc::downgrade(&leases),
+            gate: Arc::downgrade(&gate),
+            stop: stop.clone(),
+        });
         // Background services outlive the drain: a lease in hand must still be renewed and settled while it is finished.
         let services = TaskTracker::new();
         let (end, kill) = (CancellationToken::new(), CancellationToken::new());
@@ -132,17 +164,21 @@ impl Worker {
             self.wheel.clone(),
             self.hook.clone(),
             self.settings.clone(),
-            executor::Held { leases: leases.clone(), limits: limits.clone() },
+            executor::Held {
+                leases: leases.clone(),
+                limits: limits.clone(),
+                measures: self.measures.clone(),
+            },
             settlers,
             self.tally.clone(),
             reminder::Reminder::new(self.reminder.clone(), self.settings.concurrency),
         ));
         let wheel = || self.wheel.clone();
         let sentry = sentry::Sentry::new(wheel(), self.token.clone(), gate.clone());
-        services.spawn(service::drive(sentry, end.clone()));
+        services.spawn(self.driven(sentry, &end));
         let beat =
             heartbeat::Heartbeat::new(wheel(), leases.clone(), self.settings.lease, self.tally.clone());
-        services.spawn(service::drive(beat, end.clone()));
+        services.spawn(self.driven(beat, &end));
         let record = roster::record(&self.token);
         let roster = roster::Roster::new(
             wheel(),
@@ -154,15 +190,15 @@ impl Worker {
                 stop: stop.clone(),
             },
         );
-        services.spawn(service::drive(roster, end.clone()));
-        let janitor = janitor::Janitor::new(wheel(), self.tally.clone());
-        services.spawn(service::drive(janitor, end.clone()));
+        services.spawn(self.driven(roster, &end));
+        let janitor = janitor::Janitor::new(wheel(), self.tally.clone(), self.measures.clone());
+        services.spawn(self.driven(janitor, &end));
         if let Some(purse) = &limits.purse {
-            services.spawn(service::drive(rate::Purser(purse.clone()), end.clone()));
+            services.spawn(self.driven(rate::Purser(purse.clone()), &end));
         }
-        services.spawn(service::drive(breaker::BreakerWatch(limits.breaker.clone()), end.clone()));
+        services.spawn(self.driven(breaker::BreakerWatch(limits.breaker.clone()), &end));
         let reader = ClockReader::new(self.hook.clone(), limits.clocks.clone());
-        services.spawn(service::drive(reader, end.clone()));
+        services.spawn(self.driven(reader, &end));
 
         let pollers = TaskTracker::new();
         for &shard in &shards {
@@ -177,6 +213,9 @@ impl Worker {
                 limits: limits.clone(),
                 preference: preference.clone(),
                 tally: self.tally.clone(),
+                measures: self.measures.clone(),
+                health: self.health.clone(),
+                pulse: self.health.pulse(&format!("poller {shard}"), pulse::LONGEST),
                 alarm: alarm.clone(),
                 looks,
                 stop: stop.clone(),
@@ -208,6 +247,28 @@ impl Worker {
         }
         drop(tokio::time::timeout(farewell, self.wheel.leave(&self.token)).await);
         Drained { clean: drained.is_ok() && left == 0, left, tally: self.tally.snapshot() }
+    }
+}
+
+impl Worker {
+    /// A service of this worker, with a pulse.
+    fn driven<S: service::Service>(
+        &self,
+        service: S,
+        end: &CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<S> {
+        service::drive_watched(service, end.clone(), self.health.pulse(S::NAME, S::LONGEST))
+    }
+
+    /// Ties the health to this run.
+    fn watch(&self, stop: &CancellationToken, permits: &Arc<Semaphore>, preference: &Arc<Preference>) {
+        self.health.run(health::Running {
+            stop: stop.clone(),
+            preference: preference.clone(),
+            permits: permits.clone(),
+            least_permits: self.settings.least_permits(),
+            looks: self.settings.poll_interval,
+        });
     }
 }
 

@@ -34,6 +34,7 @@ mod house;
 mod kafka;
 mod late_payment;
 mod life_cycle;
+mod metrics;
 mod migration;
 mod model;
 #[cfg(all(feature = "sql", feature = "webhook"))]
@@ -73,6 +74,8 @@ mod sweep_large;
 #[cfg(feature = "sql")]
 mod sweep_net;
 mod time;
+#[cfg(all(feature = "sql", feature = "webhook"))]
+mod traces;
 #[cfg(feature = "webhook")]
 mod upgrade;
 #[cfg(feature = "webhook")]

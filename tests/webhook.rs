@@ -53,6 +53,7 @@ fn lease(id: &str) -> Lease {
         fence: Fence(1_790_000_030_000_000),
         payload: Payload::from_json(r#"{"amount":9007199254740993}"#).unwrap(),
         traceparent: None,
+        was_held: false,
         note: None,
         reminders: Reminders::default(),
         trusted_until: Instant::now() + Duration::from_secs(30),

@@ -27,7 +27,12 @@ pub struct Context {
 impl Context {
     /// Gathers and resolves the configuration, and starts the log.
     pub fn load(global: &Global, command: &Command) -> Result<Self, Failure> {
-        let flags = flags(global);
+        let mut flags = flags(global);
+        if let Command::Worker(worker) = command {
+            flags.extend(
+                worker.metrics.iter().map(|address| ("--metrics", format!("metrics.listen={address}"))),
+            );
+        }
         let mut context = Self {
             config: resolve(global.config.as_deref(), &flags, global.wheel.as_deref())?,
             wheel: global.wheel.clone(),
@@ -73,7 +78,12 @@ impl Context {
 
     /// The connections; the first use makes the first one.
     pub fn store(&self) -> Result<Arc<Store>> {
-        Ok(Arc::new(Store::new(&self.config.redis)?))
+        self.connections().map(Arc::new)
+    }
+
+    /// The same, not yet shared.
+    pub fn connections(&self) -> Result<Store> {
+        Store::new(&self.config.redis)
     }
 
     /// The wheel that is meant.

@@ -193,22 +193,9 @@ async fn one(deadline: &Deadline, args: &Enqueue, wheel: &Wheel, output: &mut Ou
     }
 }
 
-/// Checks a W3C traceparent: `00-<32 hex>-<16 hex>-<2 hex>`, ids not all zero.
+/// Checks a W3C traceparent.
 fn traceparent(text: &str) -> Result<String, crate::error::Invalid> {
-    let parts: Vec<&str> = text.split('-').collect();
-    let hex = |part: &str, length: usize| {
-        part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    };
-    let good = matches!(parts.as_slice(), [version, trace, span, flags]
-        if hex(version, 2) && *version != "ff" && hex(trace, 32) && hex(span, 16) && hex(flags, 2)
-            && trace.contains(|c| c != '0') && span.contains(|c| c != '0'));
-    if good {
-        Ok(text.to_owned())
-    } else {
-        let expected =
-            "expected a W3C traceparent, like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        Err(crate::error::Invalid::new("traceparent", text, expected))
-    }
+    crate::trace::Traceparent::check("traceparent", text).map(|_| text.to_owned())
 }
 
 /// A bar for something that takes its time, drawn only where a person looks. Without a length it counts.

@@ -9,9 +9,10 @@ use crate::config::{HookSettings, WheelConfig};
 use crate::error::{Error, Result};
 use crate::hook::sql::SqlSettings;
 use crate::sweep::reconcile::Reconciliation;
-use crate::sweep::{Feed, Looked, Rebuild, Reconcile, Report, Sweep};
+use crate::sweep::{Feed, Looked, Measures, Rebuild, Reconcile, Report, Sweep};
 use crate::wheel::Wheel;
-use crate::worker::service::{Service, drive};
+use crate::worker::Health;
+use crate::worker::service::{Service, drive_watched};
 
 /// The jobs that a wheel's configuration asks for.
 #[derive(Default)]
@@ -55,28 +56,44 @@ impl Net {
     }
 
     /// Runs them until `stop`. A run under way is dropped then, and its job let go for another worker.
-    pub async fn run(&self, stop: &CancellationToken) {
+    pub async fn run(&self, stop: &CancellationToken, measures: &Measures, health: &Health) {
+        measures.enable(&self.enabled());
         let feed = async {
             if let Some(feed) = &self.feed {
-                drive(Feeder(feed.clone()), stop.clone()).await;
+                let feed = Feeder(feed.clone(), measures.clone());
+                watched(feed, stop, health).await;
             }
         };
         let sweep = async {
             if let Some(sweep) = &self.sweep {
-                drive(Sweeper(sweep.clone()), stop.clone()).await;
+                let sweep = Sweeper(sweep.clone(), measures.clone());
+                watched(sweep, stop, health).await;
             }
         };
         let rebuild = async {
             if let Some(rebuild) = &self.rebuild {
-                drive(Rebuilder(rebuild.clone()), stop.clone()).await;
+                let rebuild = Rebuilder(rebuild.clone(), measures.clone());
+                watched(rebuild, stop, health).await;
             }
         };
         let reconcile = async {
             if let Some(reconcile) = &self.reconcile {
-                drive(Reconciler(reconcile.clone()), stop.clone()).await;
+                let reconcile = Reconciler(reconcile.clone(), measures.clone());
+                watched(reconcile, stop, health).await;
             }
         };
         tokio::join!(feed, sweep, rebuild, reconcile);
+    }
+
+    /// The jobs there are.
+    fn enabled(&self) -> Vec<&'static str> {
+        let jobs = [
+            ("feed", self.feed.is_some()),
+            ("sweep", self.sweep.is_some()),
+            ("rebuild", self.rebuild.is_some()),
+            ("reconcile", self.reconcile.is_some()),
+        ];
+        jobs.into_iter().filter(|(_, there)| *there).map(|(job, _)| job).collect()
     }
 
     /// Takes over logins that were read again.
@@ -92,54 +109,72 @@ impl Net {
     }
 }
 
-struct Feeder(Arc<Feed>);
-struct Sweeper(Arc<Sweep>);
-struct Rebuilder(Arc<Rebuild>);
-struct Reconciler(Arc<Reconcile>);
+struct Feeder(Arc<Feed>, Measures);
+struct Sweeper(Arc<Sweep>, Measures);
+struct Rebuilder(Arc<Rebuild>, Measures);
+struct Reconciler(Arc<Reconcile>, Measures);
+
+/// A run reads whole tables, at the pace that it is told.
+const LONGEST: Duration = Duration::from_secs(6 * 3600);
+
+async fn watched<S: Service>(service: S, stop: &CancellationToken, health: &Health) {
+    drive_watched(service, stop.clone(), health.pulse(S::NAME, S::LONGEST)).await;
+}
 
 impl Service for Feeder {
     const NAME: &'static str = "feeder";
+    const LONGEST: Duration = LONGEST;
 
     async fn pass(&mut self) -> Result<Duration> {
-        next(self.0.look().await)
+        next("feed", &self.1, self.0.look().await)
     }
 }
 
 impl Service for Sweeper {
     const NAME: &'static str = "sweeper";
+    const LONGEST: Duration = LONGEST;
 
     async fn pass(&mut self) -> Result<Duration> {
-        next(self.0.look().await)
+        next("sweep", &self.1, self.0.look().await)
     }
 }
 
 impl Service for Rebuilder {
     const NAME: &'static str = "rebuilder";
+    const LONGEST: Duration = LONGEST;
 
     async fn pass(&mut self) -> Result<Duration> {
-        next(self.0.look().await)
+        next("rebuild", &self.1, self.0.look().await)
     }
 }
 
 impl Service for Reconciler {
     const NAME: &'static str = "reconciler";
+    const LONGEST: Duration = LONGEST;
 
     async fn pass(&mut self) -> Result<Duration> {
         let looked = self.0.look().await;
         if let Ok(Looked::Ran(report)) = &looked {
             say_findings(report);
+            self.1.ran("reconcile", Duration::from_millis(report.took_ms));
         }
-        next(looked.map(|looked| match looked {
+        let looked = looked.map(|looked| match looked {
             Looked::Ran(_) => Looked::Not(Duration::from_millis(1)),
             Looked::Not(wait) => Looked::Not(wait),
-        }))
+        });
+        next("reconcile", &self.1, looked)
     }
 }
 
 /// When to look again. A job that was taken over is the other runner's now.
-fn next(looked: Result<Looked>) -> Result<Duration> {
+fn next(task: &'static str, measures: &Measures, looked: Result<Looked>) -> Result<Duration> {
+    if let Err(e) = &looked {
+        measures.failed(task, e);
+    }
     match looked {
         Ok(Looked::Ran(report)) => {
+            measures.ran(task, Duration::from_millis(report.took_ms));
+            measures.found(task, &report);
             say(&report);
             Ok(Duration::from_millis(1))
         }

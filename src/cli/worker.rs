@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use secrecy::ExposeSecret as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::context::Context;
 use super::exit::Exit;
@@ -17,8 +18,13 @@ use super::output::Output;
 use super::supervisor::Supervisor;
 use crate::config::{Config, WheelConfig, shown_url};
 use crate::error::{Error, StoreKind};
+use crate::http::health::Probes;
+use crate::metrics::Metrics;
+#[cfg(feature = "sql")]
+use crate::sweep::Measures;
 use crate::wheel::{RedisSettings, Wheel};
-use crate::worker::{Drained, Tally, Worker as Fleet};
+use crate::worker::service::{Service as _, drive_watched};
+use crate::worker::{Drained, Meter, Tally, Worker as Fleet};
 
 /// How often the log says what was done.
 const REPORT: Duration = Duration::from_secs(60);
@@ -36,12 +42,15 @@ const CHECK_PAUSE: Duration = Duration::from_secs(2);
                   log level and every secret (logins of Redis and databases, webhook secrets); what else changed needs a restart \
                   and is said.",
     after_help = "Examples:\n  duewheel worker\n  duewheel worker --wheel orders --set wheel.orders.worker.concurrency=64\n  duewheel \
-                  worker --log info,duewheel::worker=debug"
+                  worker --log info,duewheel::worker=debug\n  duewheel worker --metrics 127.0.0.1:9464"
 )]
 pub struct Worker {
     /// Closes what is due now, and ends when nothing is due or in work any more
     #[arg(long)]
     until_idle: bool,
+    /// Answers /metrics, /livez and /readyz there: an IP address and a port
+    #[arg(long, value_name = "ADDR")]
+    pub(super) metrics: Option<String>,
 }
 
 /// One wheel that is served.
@@ -51,6 +60,7 @@ struct Served {
     reminder: Option<Closer>,
     wheel: Wheel,
     fleet: Fleet,
+    metrics: Metrics,
     #[cfg(feature = "sql")]
     net: super::net::Net,
     #[cfg(feature = "kafka")]
@@ -59,7 +69,18 @@ struct Served {
 
 /// Works.
 pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outcome {
-    let served = served(context)?;
+    let metrics = Metrics::new();
+    let served = served(context, &metrics)?;
+    let probes = Probes::new(metrics, served.iter().map(|one| one.fleet.health()).collect());
+    let _probed = probed(context, probes).await?;
+    #[cfg(feature = "otlp")]
+    let exporter = crate::telemetry::Exporter::start().map_err(Failure::Usage)?;
+    #[cfg(not(feature = "otlp"))]
+    if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some() {
+        tracing::warn!(
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but this build exports no spans: it lacks the feature otlp"
+        );
+    }
     let mut signals = Signals::listen()?;
     let stop = CancellationToken::new();
     for one in &served {
@@ -71,7 +92,7 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
     let mut supervisor = Supervisor::of_process();
     supervisor.ready(&serving(&served));
     let tallies: Vec<Arc<Tally>> = served.iter().map(|one| one.fleet.tally()).collect();
-    let work = join_all(served.iter().map(|one| serve(one, !args.until_idle, stop.clone())));
+    let work = join_all(served.iter().map(|one| serve(one, context, !args.until_idle, stop.clone())));
     tokio::pin!(work);
     let mut report = tokio::time::interval(REPORT);
     report.reset();
@@ -103,6 +124,10 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
             }
         }
     };
+    #[cfg(feature = "otlp")]
+    if let Some(exporter) = exporter {
+        exporter.end().await;
+    }
     let drained: Vec<Drained> = drained.into_iter().collect::<Result<_, _>>()?;
     said(&served, &drained, output)
 }
@@ -116,7 +141,12 @@ fn serving(served: &[Served]) -> String {
 /// Serves one wheel from the moment its hook has passed its checks. A hook that is refused ends the whole worker.
 ///
 /// The jobs run beside it, unless this worker is only to empty what is due now.
-async fn serve(one: &Served, with_jobs: bool, stop: CancellationToken) -> Result<Drained, Failure> {
+async fn serve(
+    one: &Served,
+    context: &Context,
+    with_jobs: bool,
+    stop: CancellationToken,
+) -> Result<Drained, Failure> {
     let checked = tokio::select! {
         () = stop.cancelled() => {
             return Ok(Drained { clean: true, left: 0, tally: one.fleet.tally().snapshot() });
@@ -129,17 +159,33 @@ async fn serve(one: &Served, with_jobs: bool, stop: CancellationToken) -> Result
     }
     let name = one.wheel.name();
     tracing::info!(wheel = %name, shards = one.wheel.shards().get(), hook = one.config.hook.kind(), worker = one.fleet.token(), "serving");
-    if !with_jobs {
-        return Ok(one.fleet.run(stop).await);
-    }
-    let (drained, ()) = tokio::join!(one.fleet.run(stop.clone()), jobs(one, &stop));
-    Ok(drained)
+    let end = CancellationToken::new();
+    let read = async {
+        // Nobody reads what is not scraped.
+        if context.config.metrics.listen.is_some() {
+            let meter = Meter::new(one.wheel.clone(), &one.metrics);
+            let pulse = one.fleet.health().pulse(Meter::NAME, Meter::LONGEST);
+            drive_watched(meter, end.clone(), pulse).await;
+        }
+    };
+    let work = async {
+        let drained = if with_jobs {
+            tokio::join!(one.fleet.run(stop.clone()), jobs(one, &stop)).0
+        } else {
+            one.fleet.run(stop.clone()).await
+        };
+        end.cancel();
+        drained
+    };
+    Ok(tokio::join!(work, read).0)
 }
 
 /// What a wheel wants done beside the closing, by one worker of the fleet at a time: the jobs over the orders table, and the relay.
 async fn jobs(one: &Served, stop: &CancellationToken) {
     #[cfg(feature = "sql")]
-    let net = one.net.run(stop);
+    let (measures, health) = (Measures::new(&one.metrics, one.wheel.name()), one.fleet.health());
+    #[cfg(feature = "sql")]
+    let net = one.net.run(stop, &measures, &health);
     #[cfg(not(feature = "sql"))]
     let net = std::future::ready(());
     #[cfg(feature = "kafka")]
@@ -177,18 +223,18 @@ async fn checked(one: &Served) -> Result<(), Failure> {
 }
 
 /// The wheels to serve: the one that was named, else all that have a hook.
-fn served(context: &Context) -> Result<Vec<Served>, Failure> {
+fn served(context: &Context, metrics: &Metrics) -> Result<Vec<Served>, Failure> {
     let configs: Vec<&WheelConfig> = match &context.wheel {
         Some(_) => vec![context.wheel_config()?],
         None => context.config.wheels.iter().collect(),
     };
-    let store = context.store()?;
+    let store = Arc::new(context.connections()?.measured_by(metrics));
     let (mut served, mut problems) = (Vec::new(), Vec::new());
     for config in configs {
         let made = Closer::of(config).and_then(|closer| {
             let Some(closer) = closer else { return Ok(()) };
             let wheel = Wheel::new(store.clone(), config.wheel.clone());
-            let fleet = Fleet::new(wheel.clone(), closer.hook(), config.worker.clone())?;
+            let fleet = Fleet::new(wheel.clone(), closer.hook(), config.worker.clone())?.measured_by(metrics);
             let reminder = Closer::reminding(config)?;
             let fleet = match &reminder {
                 Some(reminder) => fleet.reminding_by(reminder.hook())?,
@@ -208,6 +254,7 @@ fn served(context: &Context) -> Result<Vec<Served>, Failure> {
                 reminder,
                 wheel,
                 fleet,
+                metrics: metrics.clone(),
                 #[cfg(feature = "kafka")]
                 relay,
                 #[cfg(feature = "sql")]
@@ -245,6 +292,22 @@ async fn ready(one: &Served) -> Result<(), Failure> {
         Err(e) => return Err(e.into()),
     }
     Ok(())
+}
+
+/// Answers probes and scrapes for as long as the process works; bound before the work begins, so that a taken port is met at once.
+async fn probed(context: &Context, probes: Probes) -> Result<Option<AbortOnDropHandle<()>>, Failure> {
+    let Some(address) = context.config.metrics.listen else { return Ok(None) };
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .map_err(|e| Failure::Stopped(Exit::Failure, format!("metrics.listen {address}: {e}")))?;
+    let shown = listener.local_addr().unwrap_or(address);
+    tracing::info!(address = %shown, "answering /metrics, /livez and /readyz");
+    let serving = async move {
+        if let Err(e) = axum::serve(listener, probes.router()).await {
+            tracing::error!(error = %e, "probes are not answered any more");
+        }
+    };
+    Ok(Some(AbortOnDropHandle::new(tokio::spawn(serving))))
 }
 
 /// Whether nothing is due and nothing is with a worker. A Redis that does not answer is not idle.

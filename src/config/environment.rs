@@ -10,8 +10,8 @@ use crate::error::shown;
 /// The variables that are flags of the command line, not keys.
 const FLAGS: [&str; 3] = ["CONFIG", "WHEEL", "LOG"];
 
-/// Keys of [redis] and [log], to tell a key whose dot was written `_` from a name of somebody else's.
-const KEYS: [&str; 10] = [
+/// Keys of [redis], [log] and [metrics], to tell a key whose dot was written `_` from a name of somebody else's.
+const KEYS: [&str; 11] = [
     "URL",
     "URL_FILE",
     "USERNAME",
@@ -22,6 +22,7 @@ const KEYS: [&str; 10] = [
     "POOL_SIZE",
     "LEVEL",
     "FORMAT",
+    "LISTEN",
 ];
 
 /// A process environment, taken once, so that a test can pass its own.
@@ -118,7 +119,7 @@ fn no_key(draft: &mut Draft, name: &str, rest: &str, word: &str) {
     let meant = match (nearest(word, flags.iter().map(String::as_str)), rest.split_once('_')) {
         (Some(flag), _) => Some(flag.to_uppercase()),
         (None, Some((section @ ("WHEEL" | "DEFAULTS"), key))) => Some(format!("{section}__{key}")),
-        (None, Some((section @ ("REDIS" | "LOG"), key))) if KEYS.contains(&key) => {
+        (None, Some((section @ ("REDIS" | "LOG" | "METRICS"), key))) if KEYS.contains(&key) => {
             Some(format!("{section}__{key}"))
         }
         (None, _) => None,

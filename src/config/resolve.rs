@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::draft::{Draft, Key, Source, Value};
 use super::hook::{self, HookSettings, KINDS_WITH_KEYS};
 use super::kafka;
+use super::metrics::{self, MetricsSettings};
 use super::reminder::{self, ReminderSettings};
 use super::section::{Findings, Section};
 use super::suggestion::nearest;
@@ -23,6 +24,8 @@ pub struct Config {
     pub wheels: Vec<WheelConfig>,
     /// What is logged.
     pub log: LogSettings,
+    /// Where probes and scrapes are answered.
+    pub metrics: MetricsSettings,
     /// What is odd but can be lived with; one sentence each.
     pub warnings: Vec<String>,
     /// Every value in force and where it came from.
@@ -94,6 +97,7 @@ impl Config {
         let mut findings = Findings::default();
         let redis = server::resolve(&mut Section::new(&draft, &mut findings, &["redis"], None));
         let log = log(&mut Section::new(&draft, &mut findings, &["log"], None));
+        let metrics = metrics::resolve(&mut Section::new(&draft, &mut findings, &["metrics"], None));
         let mut names = draft.names_below("wheel");
         if names.is_empty() {
             names.push("orders".to_owned());
@@ -107,7 +111,7 @@ impl Config {
             return Err(Error::Config(problems));
         }
         let warnings = draft.warnings.iter().cloned().chain(findings.warnings).collect();
-        Ok(Self { redis, wheels, log, warnings, shown: findings.shown, file: draft.file })
+        Ok(Self { redis, wheels, log, metrics, warnings, shown: findings.shown, file: draft.file })
     }
 
     /// The wheel of that name; without a name the only one there is.

@@ -240,6 +240,10 @@ impl Hook for SqlHook {
         self.route(Order { place: 0, lease }).unwrap_or(0)
     }
 
+    fn sessions(&self) -> Vec<crate::hook::Sessions> {
+        self.pools.iter().map(Pool::sessions).collect()
+    }
+
     fn clocks(&self) -> BoxFuture<'_, Vec<(String, Reading)>> {
         Box::pin(async move {
             let read = self.pools.iter().map(|pool| clock::read(pool, self.settings.prepared));

@@ -280,6 +280,7 @@ impl Grant {
             fence: self.fence,
             payload,
             traceparent,
+            was_held: header.hold_count > 0,
             note: live.note,
             reminders,
             trusted_until: self.trusted_until,

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deadpool_redis::{Manager, Pool, Runtime, Timeouts};
 use redis::aio::MultiplexedConnection;
@@ -13,9 +13,11 @@ use secrecy::ExposeSecret;
 use tokio::sync::Mutex;
 
 use super::fault;
+use super::measures::Measures;
 use super::script::Script;
 use super::settings::RedisSettings;
 use crate::error::{Error, Invalid, Result, StoreKind};
+use crate::metrics::Metrics;
 
 /// Redis, reached.
 pub struct Store {
@@ -23,6 +25,7 @@ pub struct Store {
     lanes: Vec<Lane>,
     turn: AtomicUsize,
     reconnects: AtomicU64,
+    measures: Measures,
 }
 
 #[derive(Default)]
@@ -49,7 +52,18 @@ impl Store {
         let pool = RwLock::new(pool_of(settings)?);
         // Two: one carries claims and settles while the other is being made anew or carries a long listing.
         let lanes = (0..2).map(|_| Lane::default()).collect();
-        Ok(Self { pool, lanes, turn: AtomicUsize::new(0), reconnects: AtomicU64::new(0) })
+        Ok(Self {
+            pool,
+            lanes,
+            turn: AtomicUsize::new(0),
+            reconnects: AtomicU64::new(0),
+            measures: Measures::new(&Metrics::new()),
+        })
+    }
+
+    /// The same connections, counting into these metrics.
+    pub fn measured_by(self, metrics: &Metrics) -> Self {
+        Self { measures: Measures::new(metrics), ..self }
     }
 
     /// Makes new connections by these settings from now on: the same Redis, with a password that was changed. Those that are open stay,
@@ -78,12 +92,14 @@ impl Store {
         args(&mut cmd);
         let lane = self.lane();
         let mut held = self.hold(lane, attempted).await?;
+        let (_under_way, began) = (self.measures.begin(), Instant::now());
         let outcome = match cmd.query_async::<Value>(&mut held.connection).await {
             Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 with_source(&cmd, script.source()).query_async(&mut held.connection).await
             }
             other => other,
         };
+        self.measures.took(script, began.elapsed());
         self.judge(lane, &held, outcome, attempted).await
     }
 
@@ -91,8 +107,23 @@ impl Store {
     pub async fn command(&self, cmd: &Cmd, attempted: &str) -> Result<Value> {
         let lane = self.lane();
         let mut held = self.hold(lane, attempted).await?;
+        let _under_way = self.measures.begin();
         let outcome = cmd.query_async::<Value>(&mut held.connection).await;
         self.judge(lane, &held, outcome, attempted).await
+    }
+
+    /// Runs a plain command that the program's user may not be allowed: that it is refused is an answer and no failure.
+    pub(super) async fn command_if_allowed(&self, cmd: &Cmd, attempted: &str) -> Result<Value> {
+        let lane = self.lane();
+        let mut held = self.hold(lane, attempted).await?;
+        let outcome = cmd.query_async::<Value>(&mut held.connection).await;
+        match outcome.map_err(|e| (fault::from_redis(&e, attempted), e)) {
+            Ok(value) => Ok(value),
+            Err((error, _)) if matches!(error.store_kind(), Some(StoreKind::Denied | StoreKind::Other)) => {
+                Err(error)
+            }
+            Err((_, e)) => self.judge(lane, &held, Err(e), attempted).await,
+        }
     }
 
     /// Whether this is a node of a Redis Cluster, where keys may move to another node at any time.
@@ -119,9 +150,13 @@ impl Store {
         attempted: &str,
     ) -> Result<Value> {
         let error = match outcome {
-            Ok(value) => return Ok(value),
+            Ok(value) => {
+                self.measures.answered();
+                return Ok(value);
+            }
             Err(e) => fault::from_redis(&e, attempted),
         };
+        self.measures.failed(&error);
         // A demoted node keeps its sockets open, and a half-open one never says so: both need another connection.
         let drop_it = matches!(
             error.store_kind(),
@@ -131,6 +166,7 @@ impl Store {
             let mut slot = lane.held.lock().await;
             if slot.as_ref().is_some_and(|now| now.number == held.number) {
                 *slot = None;
+                self.measures.disconnected();
             }
         }
         Err(error)
@@ -147,7 +183,9 @@ impl Store {
             return Ok(held.clone());
         }
         let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let pooled = pool.get().await.map_err(|e| fault::from_pool(e, attempted))?;
+        let pooled = pool.get().await.map_err(|e| fault::from_pool(e, attempted));
+        let pooled = pooled.inspect_err(|e| self.measures.failed(e))?;
+        self.measures.connected();
         let number = self.reconnects.fetch_add(1, Ordering::Relaxed);
         let held = Held { connection: deadpool_redis::Connection::take(pooled), number };
         *slot = Some(held.clone());

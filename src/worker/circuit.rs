@@ -233,6 +233,17 @@ impl Circuit {
         }
     }
 
+    /// Each endpoint: its name, whether it counts as away, and whether it has a pause that it asked for.
+    pub fn endpoints(&self, now: Instant) -> Vec<(String, bool, bool)> {
+        let endpoints = self.lock();
+        let each = endpoints.iter().map(|endpoint| {
+            let hold = endpoint.hold.as_ref();
+            let paused = hold.is_some_and(|hold| hold.asked && hold.until > now);
+            (endpoint.name.clone(), hold.is_some(), paused)
+        });
+        each.collect()
+    }
+
     /// Waits until an endpoint asks for a pause.
     pub async fn pause_asked(&self) {
         self.asked.notified().await;

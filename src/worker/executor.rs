@@ -12,14 +12,17 @@ use super::circuit::Answer;
 use super::failpoint;
 use super::heartbeat::Leases;
 use super::limits::Limits;
+use super::measures::Measures;
 use super::reminder::{self, Reminder};
 use super::settings::WorkerSettings;
 use super::settler::Judged;
 use super::tally::{Tally, add};
 use super::verdict::what_of;
+use crate::deadline::Stage;
 use crate::hook::{Hook, Verdict};
 use crate::lease::Lease;
 use crate::shard::Shard;
+use crate::trace;
 use crate::wheel::{Verdicts, What, Wheel};
 
 /// Calls the hook.
@@ -29,6 +32,7 @@ pub struct Executor {
     pub(super) settings: WorkerSettings,
     pub(super) leases: Arc<Leases>,
     limits: Arc<Limits>,
+    measures: Arc<Measures>,
     settlers: Vec<UnboundedSender<Judged>>,
     tally: Arc<Tally>,
     pub(super) calls: TaskTracker,
@@ -41,6 +45,7 @@ pub struct Executor {
 pub struct Held {
     pub leases: Arc<Leases>,
     pub limits: Arc<Limits>,
+    pub measures: Arc<Measures>,
 }
 
 impl Executor {
@@ -54,9 +59,9 @@ impl Executor {
         reminder: Reminder,
     ) -> Self {
         let calls = TaskTracker::new();
-        let Held { leases, limits } = held;
+        let Held { leases, limits, measures } = held;
         let slots = Semaphore::new(hook.concurrency().min(Semaphore::MAX_PERMITS));
-        Self { wheel, hook, settings, leases, limits, settlers, tally, calls, reminder, slots }
+        Self { wheel, hook, settings, leases, limits, measures, settlers, tally, calls, reminder, slots }
     }
 
     /// Calls the hook for these leases, in calls of the hook's batch size, side by side. `permits` covers them all; `keep` is
@@ -117,6 +122,7 @@ impl Executor {
         failpoint::reach(failpoint::IN_HOOK, leases.iter().map(|lease| lease.id.as_str()));
         let (leases, verdicts) = self.judge(&self.hook, leases).await;
         failpoint::reach(failpoint::BEFORE_SETTLE, leases.iter().map(|lease| lease.id.as_str()));
+        self.measures.judged(&leases, &verdicts);
         self.note_availability(&leases, &verdicts);
         let settings = &self.settings;
         let any_away = self.limits.circuit.any_away();
@@ -141,12 +147,23 @@ impl Executor {
     /// transaction.
     pub(super) async fn judge(&self, hook: &Arc<dyn Hook>, leases: Vec<Lease>) -> (Vec<Lease>, Vec<Verdict>) {
         add(&self.tally.hook_calls, 1);
+        let stage = leases.first().map_or(Stage::CLOSE, |lease| lease.stage);
+        let began = Instant::now();
         let leases = Arc::new(leases);
         let limit = hook.timeout() + Duration::from_millis(500);
         let (hook, wheel, asked) = (hook.clone(), self.wheel.clone(), leases.clone());
-        let call = tokio::spawn(async move { hook.judge(wheel.name(), &asked).await });
+        let call = tokio::spawn(async move {
+            let action = if stage == Stage::CLOSE { "close" } else { "remind" };
+            let enqueued = asked.iter().map(|lease| lease.traceparent.as_deref());
+            let call = trace::Call::begin(action, wheel.name().as_str(), enqueued);
+            let verdicts = trace::within(&call, hook.judge(wheel.name(), &asked)).await;
+            call.end(verdicts.iter().map(Verdict::as_str));
+            verdicts
+        });
         // The hook keeps its own time; this is for one that does not.
-        let fault = match tokio::time::timeout(limit, call).await {
+        let answered = tokio::time::timeout(limit, call).await;
+        self.measures.called(stage, began.elapsed());
+        let fault = match answered {
             Ok(Ok(verdicts)) if verdicts.len() == leases.len() => {
                 return (Arc::try_unwrap(leases).unwrap_or_else(|shared| shared.to_vec()), verdicts);
             }
@@ -240,18 +257,44 @@ impl Executor {
 /// One line for each verdict that a person may want to know of; the ordinary ones only at debug level.
 fn tell(wheel: &Wheel, lease: &Lease, verdict: &Verdict) {
     let (id, attempt, fence) = (lease.id.as_str(), lease.attempt, lease.fence.0);
-    let wheel = wheel.name().as_str();
+    let (wheel, trace_id) = (wheel.name().as_str(), || lease.trace_id());
     match verdict {
         Verdict::Closed | Verdict::Skipped { .. } => {
             let late_us = lease.lateness_us(Instant::now());
-            tracing::debug!(wheel, id, attempt, fence, late_us, verdict = verdict.as_str());
+            tracing::debug!(
+                wheel,
+                id,
+                attempt,
+                fence,
+                trace_id = trace_id(),
+                late_us,
+                verdict = verdict.as_str()
+            );
         }
-        Verdict::NotDue { .. } => tracing::debug!(wheel, id, attempt, fence, verdict = "not_due"),
+        Verdict::NotDue { .. } => {
+            tracing::debug!(wheel, id, attempt, fence, trace_id = trace_id(), verdict = "not_due")
+        }
         Verdict::Unavailable { reason, .. } => {
-            tracing::debug!(wheel, id, attempt, fence, verdict = "unavailable", reason);
+            tracing::debug!(
+                wheel,
+                id,
+                attempt,
+                fence,
+                trace_id = trace_id(),
+                verdict = "unavailable",
+                reason
+            );
         }
         Verdict::Failed { reason } | Verdict::Rejected { reason } | Verdict::Gone { reason } => {
-            tracing::warn!(wheel, id, attempt, fence, verdict = verdict.as_str(), reason);
+            tracing::warn!(
+                wheel,
+                id,
+                attempt,
+                fence,
+                trace_id = trace_id(),
+                verdict = verdict.as_str(),
+                reason
+            );
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::measures::Measures;
 use super::service::Service;
 use super::tally::{Tally, add};
 use crate::error::Result;
@@ -21,22 +22,24 @@ const SCAN_PAUSE: Duration = Duration::from_secs(6 * 3600);
 pub struct Janitor {
     wheel: Wheel,
     tally: Arc<Tally>,
+    measures: Arc<Measures>,
     shard: u16,
     cursor: u64,
     scan_at: Instant,
 }
 
 impl Janitor {
-    pub fn new(wheel: Wheel, tally: Arc<Tally>) -> Self {
+    pub fn new(wheel: Wheel, tally: Arc<Tally>, measures: Arc<Measures>) -> Self {
         // Spread over the fleet and away from the start, when there is better to do.
         let scan_at = Instant::now() + SCAN_PAUSE.mul_f64(0.5 + fastrand::f64());
-        Self { wheel, tally, shard: 0, cursor: 0, scan_at }
+        Self { wheel, tally, measures, shard: 0, cursor: 0, scan_at }
     }
 
     async fn scan(&mut self) -> Result<()> {
         let mut found = Verification::default();
         self.wheel.verify_shard(Shard(self.shard), false, &mut found).await?;
         for finding in &found.findings {
+            self.measures.found(&finding.kind);
             tracing::error!(wheel = %self.wheel.name(), shard = finding.shard, kind = finding.kind, subject = finding.subject,
                 "structural finding; run `duewheel verify --heal`");
         }
@@ -46,6 +49,8 @@ impl Janitor {
 
 impl Service for Janitor {
     const NAME: &'static str = "janitor";
+    /// A structural scan reads a whole shard.
+    const LONGEST: Duration = Duration::from_secs(1800);
 
     async fn pass(&mut self) -> Result<Duration> {
         let (next, removed) = self.wheel.prune(Shard(self.shard), self.cursor).await?;

@@ -10,7 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::alarm::Alarm;
 use super::beat::Beat;
 use super::executor::Executor;
+use super::health::Health;
 use super::limits::Limits;
+use super::measures::Measures;
+use super::pulse::Pulse;
 use super::rate::Tokens;
 use super::roster::Preference;
 use super::sentry::Gate;
@@ -34,6 +37,9 @@ pub struct Parts {
     pub limits: Arc<Limits>,
     pub preference: Arc<Preference>,
     pub tally: Arc<Tally>,
+    pub measures: Arc<Measures>,
+    pub health: Arc<Health>,
+    pub pulse: Arc<Pulse>,
     pub alarm: Alarm,
     pub looks: Beat,
     pub stop: CancellationToken,
@@ -77,7 +83,10 @@ impl Poller {
             };
             let Some((permits, tokens, probe)) = ready else { return };
             // The claim itself is never cut off: its answer may hold leases, and those must be given back.
-            let next_look = match self.claim(permits, tokens, probe, &mut pause).await {
+            self.parts.pulse.begin();
+            let next_look = self.claim(permits, tokens, probe, &mut pause).await;
+            self.parts.pulse.rest(None);
+            let next_look = match next_look {
                 Some(at) => at,
                 None => continue,
             };
@@ -101,7 +110,7 @@ impl Poller {
             let count = permits.available_permits().min(part.min(settings.claim_batch)).max(1);
             return permits.clone().acquire_many_owned(u32::try_from(count).unwrap_or(1)).await.ok();
         }
-        let least = (settings.concurrency / 8).clamp(1, settings.claim_batch);
+        let least = settings.least_permits();
         let count = permits.available_permits().clamp(least, settings.claim_batch);
         permits.clone().acquire_many_owned(u32::try_from(count).unwrap_or(1)).await.ok()
     }
@@ -138,6 +147,8 @@ impl Poller {
         }
         let received = Instant::now();
         add(&self.parts.tally.claims, 1);
+        self.parts.health.claimed(self.parts.shard);
+        self.parts.measures.claimed(&claimed);
         add(&self.parts.tally.reaped, usize::try_from(claimed.reaped).unwrap_or(0));
         if claimed.state == ShardState::Tripped {
             self.parts.limits.breaker.suspect();

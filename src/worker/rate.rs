@@ -1,7 +1,7 @@
 //! The purse: a worker's tokens of the wheel's rate. Whoever wants to claim takes some first, in the order of asking, so that no shard
 //! starves; what is not used goes back, at once to the others of this worker and soon to the bucket in Redis.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,8 @@ pub struct Purse {
     /// Whose turn it is to take; served in order.
     turn: tokio::sync::Mutex<()>,
     waiting: AtomicUsize,
+    /// Times that the bucket had nothing for a worker that wanted some.
+    throttled: AtomicU64,
     held: Mutex<Held>,
     returned: Notify,
 }
@@ -78,6 +80,7 @@ impl Purse {
             rate,
             turn: tokio::sync::Mutex::default(),
             waiting: AtomicUsize::new(0),
+            throttled: AtomicU64::new(0),
             held: Mutex::new(held),
             returned: Notify::new(),
         }
@@ -143,11 +146,16 @@ impl Purse {
         held.booked = wish.held + grant.granted;
         held.good_until_us = grant.good_until_us;
         held.trusted_until = sent + GOOD;
-        Ok(if grant.granted > 0 || want == 0 {
-            Duration::ZERO
-        } else {
-            grant.wait.max(Duration::from_millis(1))
-        })
+        if grant.granted > 0 || want == 0 {
+            return Ok(Duration::ZERO);
+        }
+        self.throttled.fetch_add(1, Ordering::Relaxed);
+        Ok(grant.wait.max(Duration::from_millis(1)))
+    }
+
+    /// How often the bucket had nothing to give.
+    pub fn throttled(&self) -> u64 {
+        self.throttled.load(Ordering::Relaxed)
     }
 
     /// Gives back what nobody wanted, and tells what was used since the last call.

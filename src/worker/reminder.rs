@@ -112,8 +112,28 @@ fn tell(wheel: &Wheel, lease: &Lease, verdict: &Verdict) {
         (wheel.name().as_str(), lease.id.as_str(), lease.stage.0, lease.attempt);
     match verdict {
         Verdict::Failed { reason } | Verdict::Rejected { reason } | Verdict::Gone { reason } => {
-            tracing::warn!(wheel, id, stage, attempt, verdict = verdict.as_str(), reason, "reminder");
+            let trace_id = lease.trace_id();
+            tracing::warn!(
+                wheel,
+                id,
+                stage,
+                attempt,
+                trace_id,
+                verdict = verdict.as_str(),
+                reason,
+                "reminder"
+            );
         }
-        _ => tracing::debug!(wheel, id, stage, attempt, verdict = verdict.as_str(), "reminder"),
+        _ => {
+            tracing::debug!(
+                wheel,
+                id,
+                stage,
+                attempt,
+                trace_id = lease.trace_id(),
+                verdict = verdict.as_str(),
+                "reminder"
+            );
+        }
     }
 }

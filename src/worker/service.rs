@@ -1,16 +1,21 @@
 //! The one loop of all background work: a pass, then a sleep until the pass says it is needed again.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::pulse::Pulse;
 use crate::error::Result;
 
 /// Background work that is done in passes.
 pub trait Service: Send + 'static {
     /// An agent noun, for logs (`janitor`).
     const NAME: &'static str;
+
+    /// For how long one pass may go on before the loop counts as stuck.
+    const LONGEST: Duration = super::pulse::LONGEST;
 
     /// One pass; answers how long until the next one is needed.
     fn pass(&mut self) -> impl Future<Output = Result<Duration>> + Send;
@@ -21,9 +26,15 @@ pub trait Service: Send + 'static {
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Drives a service until `end`. A failed pass only delays the next one; nothing but `end` ends the loop.
-pub async fn drive<S: Service>(mut service: S, end: CancellationToken) {
+pub async fn drive<S: Service>(service: S, end: CancellationToken) {
+    drive_watched(service, end, Arc::new(Pulse::new(S::NAME, S::LONGEST))).await;
+}
+
+/// The same, with a pulse of the loop that is looked at.
+pub async fn drive_watched<S: Service>(mut service: S, end: CancellationToken, pulse: Arc<Pulse>) {
     let mut pause = Pause::default();
     loop {
+        pulse.begin();
         let pass = tokio::select! {
             () = end.cancelled() => return,
             pass = service.pass() => pass,
@@ -41,6 +52,7 @@ pub async fn drive<S: Service>(mut service: S, end: CancellationToken) {
                 wait
             }
         };
+        pulse.rest(Some(wait));
         tokio::select! {
             () = end.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
@@ -77,7 +89,6 @@ impl Pause {
 mod tests {
     use super::*;
     use crate::error::{Error, StoreKind};
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     struct Shaky(Arc<AtomicU32>);

@@ -39,6 +39,13 @@ pub struct WorkerSettings {
     pub band: Band,
 }
 
+impl WorkerSettings {
+    /// The fewest free permits that a claim is made with.
+    pub(super) fn least_permits(&self) -> usize {
+        (self.concurrency / 8).clamp(1, self.claim_batch)
+    }
+}
+
 impl Default for WorkerSettings {
     fn default() -> Self {
         Self {

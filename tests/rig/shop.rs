@@ -321,6 +321,7 @@ pub fn lease(id: impl ToString) -> Lease {
         fence: Fence(number),
         payload: Payload::default(),
         traceparent: None,
+        was_held: false,
         note: None,
         reminders: Reminders::default(),
         trusted_until: Instant::now() + Duration::from_secs(25),

@@ -35,6 +35,7 @@ pub(super) fn resolve(section: &mut Section<'_>) -> SqlSettings {
         lock_timeout: section.duration("lock_timeout", limit.clone()),
         timeout: section.duration("timeout", limit),
         prepared: section.flag("prepared"),
+        trace_comment: section.flag("trace_comment"),
         ..SqlSettings::default()
     };
     // What the declaration itself lacks or gets wrong is the hook's own knowledge; each of its problems begins with the key.

@@ -104,6 +104,7 @@ fn sample(kind: KeyType) -> Option<crate::lease::Lease> {
         fence: crate::lease::Fence(1),
         payload: crate::deadline::Payload::default(),
         traceparent: None,
+        was_held: false,
         note: None,
         reminders: crate::deadline::Reminders::default(),
         trusted_until: now,

@@ -51,10 +51,9 @@ impl<'a> Order<'a> {
         self.lease.note.as_ref().map(|note| note.reason.as_str())
     }
 
-    /// The trace id of a W3C traceparent (`00-<trace id>-<span id>-<flags>`); a malformed one must not keep an order from being closed.
+    /// The trace that the order was enqueued in.
     pub(super) fn trace_id(self) -> Option<&'a str> {
-        let trace_id = self.lease.traceparent.as_deref()?.split('-').nth(1)?;
-        (trace_id.len() == 32 && trace_id.bytes().all(|b| b.is_ascii_hexdigit())).then_some(trace_id)
+        self.lease.trace_id()
     }
 
     /// The action of the audit row.

@@ -22,6 +22,8 @@ pub(super) struct Plan {
     pub(super) audit: Option<Name>,
     pub(super) worker: String,
     pub(super) named: bool,
+    /// Whether the closing statement bears its trace.
+    pub(super) trace_comment: bool,
 }
 
 /// How orders are closed.
@@ -88,6 +90,7 @@ impl Plan {
             audit,
             worker: settings.worker.clone(),
             named: settings.prepared,
+            trace_comment: settings.trace_comment,
         })
     }
 

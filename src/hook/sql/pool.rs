@@ -22,6 +22,7 @@ pub(super) struct Pool {
     pub(super) database: Database,
     /// The same database, by the user and password of today.
     login: Mutex<Database>,
+    size: usize,
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Idle>>,
     connect_timeout: Duration,
@@ -47,10 +48,18 @@ impl Pool {
         Self {
             login: Mutex::new(database.clone()),
             database,
+            size,
             permits: Arc::new(Semaphore::new(size)),
             idle: Mutex::new(Vec::with_capacity(size)),
             connect_timeout,
         }
+    }
+
+    /// How it stands.
+    pub(super) fn sessions(&self) -> crate::hook::Sessions {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let in_use = self.size.saturating_sub(self.permits.available_permits());
+        crate::hook::Sessions { endpoint: self.database.shown.clone(), in_use, idle, max: self.size }
     }
 
     /// A session at rest that answers, or a new one, within the connect timeout.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::dialect::Dialect;
 use super::settings::KeyType;
+use crate::trace::Traceparent;
 
 /// A bound value.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,6 +56,12 @@ impl Query {
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
         self.sql.push_str(text);
         self
+    }
+
+    /// Appends the trace that the statement is part of, as a comment. A checked traceparent holds hex digits and dashes only, so that
+    /// nothing in it ends the comment.
+    pub(super) fn trace(&mut self, traceparent: &Traceparent<'_>) -> &mut Self {
+        self.text(&format!(" /*traceparent='{traceparent}'*/"))
     }
 
     /// Appends a placeholder and binds `value` to it.
@@ -173,6 +180,14 @@ mod tests {
         query.is_key("`id`", KeyType::Bigint, &["1", "2", "3"]);
         assert_eq!(query.sql, "`id` IN (?,?,?,?)");
         assert_eq!(query.values, [1, 2, 3, 3].map(Value::Int));
+    }
+
+    #[test]
+    fn a_trace_stands_in_a_comment_behind_the_statement() {
+        let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let mut query = Query::plain(Dialect::Sqlite, "SELECT 1");
+        query.trace(&Traceparent::parse(text).unwrap());
+        assert_eq!(query.sql, format!("SELECT 1 /*traceparent='{text}'*/"));
     }
 
     #[test]

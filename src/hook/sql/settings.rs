@@ -64,6 +64,9 @@ pub struct SqlSettings {
     pub worker: String,
     /// Whether named prepared statements are used; off behind a pooler in transaction mode.
     pub prepared: bool,
+    /// Whether the closing statement bears the trace that it is part of, as a comment for the database's own log. It is not kept prepared
+    /// then, since each call's text is another.
+    pub trace_comment: bool,
 }
 
 impl Default for SqlSettings {
@@ -95,6 +98,7 @@ impl Default for SqlSettings {
             timeout: Duration::from_secs(20),
             worker: this_process(),
             prepared: true,
+            trace_comment: false,
         }
     }
 }

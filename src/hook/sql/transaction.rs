@@ -10,9 +10,11 @@ use super::key;
 use super::order::Order;
 use super::placeholder::Context;
 use super::plan::{Form, Plan};
+use super::query::Query;
 use super::session::{Cells, Session};
 use super::statement::Statement;
 use super::verdict::{self, Finding};
+use crate::trace::{self, Traceparent};
 
 /// How one transaction is run.
 #[derive(Debug, Clone, Copy)]
@@ -112,12 +114,13 @@ impl Transaction<'_> {
         let keys: Vec<&str> = orders.iter().map(|o| o.key()).collect();
         let rows = if self.plan.dialect == Dialect::Mysql {
             // Its UPDATE returns no keys: the rows are locked first, and then exactly those are closed.
-            let locked =
-                self.session.rows(declared.lock(kind, &keys, manner.manual, manner.patient), named).await?;
+            let lock = declared.lock(kind, &keys, manner.manual, manner.patient);
+            let locked = self.session.rows(lock, named).await?;
             let hit = matched(&keys, &locked)?;
             if !hit.is_empty() {
                 let now = locked.first().and_then(|row| cell(row, 1));
                 let update = declared.update(kind, &hit, manner.manual, now);
+                let (update, named) = self.traced(update, orders);
                 let affected = self.session.run(update, named).await.map_err(|f| f.during("close"))?;
                 if affected != hit.len() as u64 {
                     return Err(Failure::Mismatch(format!("locked {} rows, matched {affected}", hit.len())));
@@ -126,6 +129,7 @@ impl Transaction<'_> {
             locked
         } else {
             let close = declared.close(self.plan.dialect, kind, &keys, manner.manual, manner.patient);
+            let (close, named) = self.traced(close, orders);
             self.session.rows(close, named).await.map_err(|f| f.during("close"))?
         };
         let hit = matched(&keys, &rows)?;
@@ -143,6 +147,23 @@ impl Transaction<'_> {
             Dialect::Mysql | Dialect::Sqlite => rows.first().and_then(|row| cell(row, 1)).map(str::to_owned),
         };
         Ok((findings, now))
+    }
+
+    /// The closing statement with its trace, where that is asked for, and whether it is kept prepared: not with a text that never comes
+    /// again. Where the call has no trace of its own, only a statement for a single order has one.
+    fn traced(&self, mut query: Query, orders: &[Order<'_>]) -> (Query, bool) {
+        let enqueued = match orders {
+            [order] => order.lease.traceparent.as_deref(),
+            _ => None,
+        };
+        let traceparent = if self.plan.trace_comment { trace::outgoing(enqueued) } else { None };
+        match traceparent.as_deref().and_then(Traceparent::parse) {
+            Some(traceparent) => {
+                query.trace(&traceparent);
+                (query, false)
+            }
+            None => (query, self.plan.named),
+        }
     }
 
     /// What belongs to a close: the audit rows, the shop's statements.

@@ -10,6 +10,7 @@ use crate::clock::Moment;
 use crate::deadline::{Payload, Stage};
 use crate::lease::Lease;
 use crate::shard::WheelName;
+use crate::trace::{self, Traceparent};
 
 /// The first line of what `duewheel-signature` covers. No `webhook-id` begins so, therefore no signature of a body can be passed off
 /// as one of headers, or the other way round.
@@ -20,6 +21,7 @@ const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const ENQUEUED_IN: HeaderName = HeaderName::from_static("duewheel-traceparent");
 const DUEWHEEL_SIGNATURE: HeaderName = HeaderName::from_static("duewheel-signature");
 
 /// The headers of the lease, in the order in which they are signed.
@@ -124,8 +126,11 @@ pub(super) fn request(
     put(&mut headers, SIGNATURE, signature);
     put(&mut headers, DUEWHEEL_SIGNATURE, signer.sign(now, &[signed.as_bytes()]));
     put(&mut headers, IDEMPOTENCY_KEY, idempotency_key);
-    if let Some(traceparent) = lease.traceparent.as_deref().and_then(child_of) {
+    if let Some(traceparent) = trace::outgoing(lease.traceparent.as_deref()) {
         put(&mut headers, TRACEPARENT, traceparent);
+    }
+    if let Some(enqueued) = lease.traceparent.as_deref().and_then(Traceparent::parse) {
+        put(&mut headers, ENQUEUED_IN, enqueued.to_string());
     }
 
     let mut request = Request::new(Full::new(Bytes::from(body)));
@@ -185,24 +190,4 @@ fn embeddable(payload: &Payload) -> Option<&str> {
 fn quoted(text: &str) -> String {
     // A string always has a JSON form.
     serde_json::to_string(text).unwrap_or_default()
-}
-
-/// The W3C traceparent of a span below the caller's: same trace and flags, a new parent id. `None` where the given one is not valid,
-/// because a broken header is worse than none.
-fn child_of(traceparent: &str) -> Option<String> {
-    let mut parts = traceparent.split('-');
-    let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let is_hex = |text: &str, len: usize| {
-        text.len() == len && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    };
-    let is_zero = |text: &str| text.bytes().all(|b| b == b'0');
-    let valid = version == "00"
-        && parts.next().is_none()
-        && is_hex(trace, 32)
-        && is_hex(parent, 16)
-        && is_hex(flags, 2)
-        && !is_zero(trace)
-        && !is_zero(parent);
-    // All zeros means "no parent".
-    valid.then(|| format!("00-{trace}-{:016x}-{flags}", fastrand::u64(1..)))
 }

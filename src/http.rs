@@ -1,0 +1,3 @@
+//! What is answered over HTTP.
+
+pub mod health;

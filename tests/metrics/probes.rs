@@ -1,0 +1,64 @@
+//! The probes of a living worker.
+
+use std::time::{Duration, Instant};
+
+use crate::rig::redis::{RedisOptions, RedisServer};
+use crate::rig::stub::{Answer, Stub};
+use crate::rig::worker::{Fleet, Plan, soon};
+use crate::rig::{PATIENCE, eventually};
+
+use super::{get, unhurried, watched};
+
+async fn turns(address: &str, path: &str, status: u16, within: Duration) -> (Duration, String) {
+    let began = Instant::now();
+    let body = eventually(within, async || {
+        let (found, body) = get(address, path, "*/*").await;
+        (found == status).then_some(body)
+    });
+    let body = body.await;
+    (began.elapsed(), body)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_answers_ping_and_refuses_scripts_makes_no_worker_ready() {
+    let server = RedisServer::start(RedisOptions::default());
+    let fleet = Fleet::new(&server, &Plan::new(server.url()).hook("kind", "\"log\"").shards(4)).await;
+    let (mut worker, address) = watched(&fleet).await;
+    turns(&address, "/readyz", 200, PATIENCE).await;
+    assert_eq!(get(&address, "/livez", "*/*").await, (200, "ok\n".to_owned()));
+
+    server.command::<String>(&["ACL", "SETUSER", "default", "-eval", "-evalsha"]);
+    assert_eq!(server.command::<String>(&["PING"]), "PONG");
+    let (after, body) = turns(&address, "/readyz", 503, Duration::from_secs(10)).await;
+    println!("not ready {after:?} after the right was taken: {body}");
+    assert!(body.contains("no claim within") && body.ends_with("readyz failed\n"), "{body}");
+    let (status, verbose) = get(&address, "/livez?verbose", "*/*").await;
+    assert!(
+        status == 200 && verbose.contains("poller 3: ok") && verbose.contains("janitor: ok"),
+        "{verbose}"
+    );
+
+    server.command::<String>(&["ACL", "SETUSER", "default", "+eval", "+evalsha"]);
+    let (after, _) = turns(&address, "/readyz", 200, Duration::from_secs(12)).await;
+    println!("ready {after:?} after it was given back");
+    worker.still_runs();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_is_unready_from_the_moment_it_is_told_to_stop_and_alive_until_its_work_is_done() {
+    let (server, stub) = (RedisServer::shared(), Stub::start().await);
+    stub.otherwise(Answer::status(200).after(Duration::from_secs(2)));
+    let fleet =
+        Fleet::new(server, &unhurried(server).calling(&stub.url("/close")).hook("timeout", "\"20s\"")).await;
+    let (mut worker, address) = watched(&fleet).await;
+    turns(&address, "/readyz", 200, PATIENCE).await;
+    fleet.enqueue(1..=3, |_| soon(0)).await;
+    eventually(PATIENCE, async || (stub.calls().len() == 3).then_some(())).await;
+    worker.signal("TERM");
+    let (after, body) = turns(&address, "/readyz", 503, Duration::from_secs(1)).await;
+    assert!(body.contains("draining"), "{body}");
+    assert_eq!(get(&address, "/livez", "*/*").await.0, 200, "it still works");
+    let ended = worker.ended(PATIENCE).await;
+    assert!(ended.success() && after < Duration::from_millis(500), "{after:?} {ended:?}");
+    assert_eq!(worker.tally()["closed"], 3);
+}
