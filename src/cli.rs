@@ -12,6 +12,8 @@ mod dead;
 mod enqueue;
 mod events;
 mod exit;
+#[cfg(feature = "sql")]
+mod explain;
 mod export;
 mod failure;
 #[cfg(feature = "sql")]
@@ -116,6 +118,8 @@ async fn dispatch(command: &Command, context: &Context, output: &mut Output) -> 
         Command::Release(args) => release::run(args, context, output).await,
         Command::Close(args) => close::run(args, context, output).await,
         Command::Inspect(args) => inspect::run(args, context, output).await,
+        #[cfg(feature = "sql")]
+        Command::Explain(args) => explain::run(args, context, output).await,
         Command::List(args) => list::run(args, context, output).await,
         Command::Stats(args) => stats::run(args, context, output).await,
         Command::Events(args) => events::run(args, context, output).await,

@@ -9,6 +9,7 @@
 //! Each is a job of the wheel: one runner in the fleet at a time ([`crate::wheel::Job`]), any worker takes over within a lease. Running
 //! one twice, or on all workers at once, equals running it once, because each order is on the wheel once.
 
+mod explanation;
 mod feed;
 mod intake;
 mod measures;
@@ -21,6 +22,7 @@ mod settings;
 mod sweeper;
 mod walk;
 
+pub use explanation::{Explanation, Source, Table, Told};
 pub use feed::Feed;
 pub use measures::Measures;
 pub use rebuild::Rebuild;

@@ -32,6 +32,7 @@ mod settings;
 mod shard_page;
 mod store;
 mod verify;
+mod why;
 
 use std::sync::Arc;
 use std::time::Duration;

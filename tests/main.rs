@@ -24,6 +24,7 @@ mod config;
 mod crash;
 mod deploy;
 mod events;
+mod explain;
 #[cfg(feature = "sql")]
 mod feed;
 mod fleet;

@@ -85,6 +85,8 @@ pub enum Command {
     Release(release::Release),
     Close(close::Close),
     Inspect(inspect::Inspect),
+    #[cfg(feature = "sql")]
+    Explain(super::explain::Explain),
     List(list::List),
     Stats(stats::Stats),
     Events(events::Events),
@@ -121,6 +123,8 @@ impl Command {
             Self::Check(_) | Self::Config(_) | Self::Completions(_) | Self::Man(_) => true,
             Self::Verify(args) => !args.heal,
             #[cfg(feature = "sql")]
+            Self::Explain(_) => true,
+            #[cfg(feature = "sql")]
             Self::Reconcile(args) => !args.heal,
             Self::Dead(args) => args.reads(),
             Self::Incident(args) => args.reads(),
@@ -134,7 +138,7 @@ impl Command {
         match self {
             Self::Verify(_) | Self::Check(_) | Self::Inspect(_) => false,
             #[cfg(feature = "sql")]
-            Self::Reconcile(_) => false,
+            Self::Explain(_) | Self::Reconcile(_) => false,
             Self::Export(args) => args.to_stdout(),
             Self::Man(args) => args.to_stdout(),
             _ => self.reads(),

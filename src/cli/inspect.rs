@@ -10,11 +10,10 @@ use super::context::Context;
 use super::exit::Exit;
 use super::failure::Outcome;
 use super::output::Output;
-use super::row::{distance, ended_json, entry_json, span};
-use crate::clock::{Moment, show_duration};
-use crate::deadline::{Id, Stage, State};
+use super::row::{ended_json, entry_json};
+use crate::clock::{Moment, distance, show_duration};
+use crate::deadline::{Id, State};
 use crate::error::{escaped, escaped_json};
-use crate::wheel::WorkerRecord;
 use crate::wheel::answer::{Entry, Inspection};
 use crate::wheel::{Event, Wheel};
 
@@ -43,7 +42,7 @@ pub async fn run(args: &Inspect, context: &Context, output: &mut Output) -> Outc
     };
     // The stream is an extra: a user without the right to read it still sees the deadline.
     let history = wheel.history(&args.id).await.unwrap_or_default();
-    let why = why(&seen, workers.as_deref());
+    let why = seen.why(workers.as_deref());
     if output.is_json() {
         output.object(&object(&wheel, &args.id, &seen, &why, history))?;
     } else {
@@ -58,66 +57,6 @@ pub async fn run(args: &Inspect, context: &Context, output: &mut Output) -> Outc
         output.line(&format!("{:<12} {why}", "why"))?;
     }
     Ok(if seen.state == State::Absent { Exit::Absent } else { Exit::Done })
-}
-
-/// Why it is not closed yet, or what became of it: one sentence.
-fn why(seen: &Inspection, workers: Option<&[WorkerRecord]>) -> String {
-    let now = seen.now;
-    match (seen.state, &seen.entry) {
-        (State::Absent, _) => {
-            "nothing is known of it: never enqueued, or ended so long ago that it is forgotten".to_owned()
-        }
-        (State::Ended, _) => seen.ended.as_ref().map_or_else(
-            || "it has ended".to_owned(),
-            |e| format!("it ended as {} {}", e.outcome.as_str(), distance(e.ended_at, now)),
-        ),
-        (State::Dead, _) => {
-            let reason = seen.death.as_ref().map(|(_, reason)| escaped(reason)).unwrap_or_default();
-            format!("it was put aside and waits for a person: {reason}; see duewheel dead --help")
-        }
-        (State::Leased, entry) => {
-            let ends = seen.lease_ends_at.map(|at| distance(at, now)).unwrap_or_default();
-            let cancelled = entry.as_ref().is_some_and(|e| e.cancelled);
-            let then = if cancelled { "; it was cancelled meanwhile and is not tried again" } else { "" };
-            format!("a worker has it; its lease ends {ends}{then}")
-        }
-        (State::Scheduled, Some(entry)) => scheduled_why(entry, seen, workers),
-        (State::Scheduled, None) => "its record cannot be read; see duewheel verify".to_owned(),
-    }
-}
-
-fn scheduled_why(entry: &Entry, seen: &Inspection, workers: Option<&[WorkerRecord]>) -> String {
-    let now = seen.now;
-    if entry.next_at > now {
-        let when = distance(entry.next_at, now);
-        return if entry.stage != Stage::CLOSE {
-            let close = distance(entry.due_at, now);
-            format!("it is not due yet; a reminder fires {when}, the close {close}")
-        } else if entry.attempts > 0 && entry.next_at > entry.due_at {
-            format!("attempt {} failed; it is tried again {when}", entry.attempts)
-        } else if entry.hold_count > 0 && entry.next_at > entry.due_at {
-            format!("it is held while a payment is in progress; it fires {when}")
-        } else {
-            format!("it is not due yet; it fires {when}")
-        };
-    }
-    let late = span(now.since(entry.next_at));
-    match (seen.paused, workers) {
-        (true, _) => format!("it has been due for {late}, and the wheel is paused or tripped"),
-        (false, Some([])) => format!("it has been due for {late}, and no worker serves this wheel"),
-        (false, Some(workers)) if workers.iter().all(|worker| !worker.held_back.is_empty()) => {
-            let reason = workers.first().and_then(|worker| worker.held_back.first()).map(|r| escaped(r));
-            let reason = reason.unwrap_or_default();
-            format!("it has been due for {late}, and every worker is held back: {reason}")
-        }
-        _ if entry.losses > 0 => {
-            format!(
-                "it has been due for {late}; {} workers were lost with it, so it is tried alone",
-                entry.losses
-            )
-        }
-        _ => format!("it has been due for {late}; the next free worker takes it"),
-    }
 }
 
 fn lines(wheel: &Wheel, id: &Id, seen: &Inspection) -> Vec<(&'static str, String)> {

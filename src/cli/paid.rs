@@ -10,8 +10,8 @@ use super::context::Context;
 use super::exit::Exit;
 use super::failure::Outcome;
 use super::output::Output;
-use super::row::{ended_json, span};
-use crate::clock::Moment;
+use super::row::ended_json;
+use crate::clock::{Moment, show_span};
 use crate::deadline::Id;
 use crate::error::escaped;
 use crate::wheel::answer::Cancelled;
@@ -95,7 +95,7 @@ fn late(incident: &Incident) -> String {
 /// When the payment was made, beside the end.
 pub fn age(incident: &Incident) -> String {
     let ms = incident.age_ms();
-    let by = span(Duration::from_millis(ms.unsigned_abs()));
+    let by = show_span(Duration::from_millis(ms.unsigned_abs()));
     if ms < 0 { format!("paid {by} before") } else { format!("paid {by} after") }
 }
 

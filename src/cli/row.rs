@@ -1,35 +1,12 @@
 //! How moments, durations, entries and answers look, to people and to machines.
 
-use std::time::Duration;
-
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::clock::{Moment, show_duration};
+use crate::clock::{Moment, distance, show_duration};
 use crate::deadline::Payload;
 use crate::error::escaped;
 use crate::wheel::answer::{Ended, Entry, Refusal, Row, Scheduled};
-
-/// A duration for people, without what is too fine beside the rest: milliseconds from 10 s on, seconds from a day on.
-pub fn span(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    show_duration(match seconds {
-        0..10 => duration,
-        10..86_400 => Duration::from_secs(seconds),
-        _ => Duration::from_secs(seconds / 60 * 60),
-    })
-}
-
-/// `in 29m 59s`, `3s ago`, `now`: where a moment lies from another.
-pub fn distance(moment: Moment, now: Moment) -> String {
-    if moment > now {
-        format!("in {}", span(moment.since(now)))
-    } else if now > moment {
-        format!("{} ago", span(now.since(moment)))
-    } else {
-        "now".to_owned()
-    }
-}
 
 /// A payload as JSON: the stored text as it is, or as a string where it is no JSON.
 pub fn payload_json(payload: &Payload) -> Option<Box<RawValue>> {

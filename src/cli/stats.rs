@@ -135,7 +135,7 @@ fn row(name: &str, count: impl std::fmt::Display, remark: &str) -> Vec<String> {
 }
 
 fn due_remark(stats: &Numbers) -> String {
-    let span = |ms: u64| super::row::span(Duration::from_millis(ms));
+    let span = |ms: u64| crate::clock::show_span(Duration::from_millis(ms));
     match stats.next_ms {
         _ if stats.due > 0 => format!("oldest {}", span(stats.oldest_due_ms)),
         Some(next) => format!("next in {}", span(next.saturating_sub(stats.now_ms))),

@@ -78,3 +78,24 @@ pub fn show_duration(duration: Duration) -> String {
     }
     if parts.is_empty() { "0s".to_owned() } else { parts.join(" ") }
 }
+
+/// A duration for people, without what is too fine beside the rest: milliseconds from 10 s on, seconds from a day on.
+pub fn show_span(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    show_duration(match seconds {
+        0..10 => duration,
+        10..86_400 => Duration::from_secs(seconds),
+        _ => Duration::from_secs(seconds / 60 * 60),
+    })
+}
+
+/// `in 29m 59s`, `3s ago`, `now`: where a moment lies from another.
+pub fn distance(moment: Moment, now: Moment) -> String {
+    if moment > now {
+        format!("in {}", show_span(moment.since(now)))
+    } else if now > moment {
+        format!("{} ago", show_span(now.since(moment)))
+    } else {
+        "now".to_owned()
+    }
+}

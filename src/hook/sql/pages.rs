@@ -8,6 +8,7 @@ pub mod facts;
 mod index;
 pub mod rules;
 mod statement;
+pub mod trail;
 
 use std::collections::HashSet;
 use std::time::Duration;
