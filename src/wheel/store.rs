@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use deadpool_redis::{Manager, Pool, Runtime, Timeouts};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, ServerErrorKind, Value};
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, IntoConnectionInfo, ServerErrorKind, Value};
 use secrecy::ExposeSecret;
 use tokio::sync::Mutex;
 
@@ -199,7 +200,10 @@ fn pool_of(settings: &RedisSettings) -> Result<Pool> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(settings.connect_timeout))
         .set_response_timeout(Some(settings.response_timeout));
-    let manager = Manager::new_with_config(settings.url.expose_secret(), config).map_err(|e| {
+    // Calls of many callers share a connection: one that is ready must not wait until an earlier one was answered (Nagle's algorithm).
+    let tcp = TcpSettings::default().set_nodelay(true);
+    let info = settings.url.expose_secret().into_connection_info().map(|info| info.set_tcp_settings(tcp));
+    let manager = info.and_then(|info| Manager::new_with_config(info, config)).map_err(|e| {
         bad_url(format!("not a Redis URL: {}", e.detail().unwrap_or("see the documentation")))
     })?;
     Pool::builder(manager)
