@@ -17,6 +17,7 @@ mod pace;
 mod rebuild;
 pub mod reconcile;
 mod report;
+mod runner;
 mod schedule;
 mod settings;
 mod sweeper;
@@ -34,9 +35,6 @@ pub use sweeper::Sweep;
 
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::wheel::{Job, Taken, Wheel};
-
 /// How long a job is lent: what a dead runner costs before another one takes over.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// Between two looks whether a job is due; one look is one short script. An emptied Redis is noticed within it.
@@ -49,45 +47,4 @@ pub enum Looked<R = Report> {
     Ran(Box<R>),
     /// It was not: another runner has it, or it is not due. Worth another look after this long.
     Not(Duration),
-}
-
-/// A name for one process's runs, for people and for the lease: host, process and a random part.
-pub fn runner() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = if host.trim().is_empty() { "host" } else { host.trim() };
-    format!("{host}:{}:{:08x}", std::process::id(), fastrand::u32(..))
-}
-
-/// Runs `work` under the job's lease; finishes the job with its report, or lets it go where the work failed.
-async fn under(
-    job: &Job,
-    name: &'static str,
-    runner: &str,
-    work: impl Future<Output = Result<Report>>,
-) -> Result<Report> {
-    let began = std::time::Instant::now();
-    match job.hold(work).await {
-        Ok(mut report) => {
-            report.sign(name, runner, job.began_at(), began.elapsed());
-            Ok(report)
-        }
-        Err(e @ Error::Overtaken(_)) => Err(e),
-        Err(e) => {
-            // The reason is for people; the next look tries again in any case.
-            let _ = job.release(&[("error", &crate::error::shown(&e.to_string()))]).await;
-            Err(e)
-        }
-    }
-}
-
-/// How a job that was wished for by a person could not be had, as an error.
-fn refused(taken: &Taken, name: &str, wheel: &Wheel) -> Error {
-    let reason = match taken {
-        Taken::Held { runner, left } => format!(
-            "{runner} runs it, for {} more unless it goes on",
-            crate::clock::show_duration(Duration::from_millis(u64::try_from(left.as_millis()).unwrap_or(0)))
-        ),
-        _ => "it ran just now".to_owned(),
-    };
-    Error::Overtaken(format!("{name} of wheel {} is not started: {reason}", wheel.name()))
 }

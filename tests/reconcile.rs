@@ -193,7 +193,8 @@ fn soon() -> u64 {
 #[tokio::test]
 async fn every_seeded_disagreement_is_found_and_nothing_else_and_healed_where_it_may_be() {
     for kind in Kind::ALL {
-        let (wheel, shop) = seeded(kind, soon()).await;
+        let soon = soon();
+        let (wheel, shop) = seeded(kind, soon).await;
         let all: &[(&str, &[u64])] = &[
             ("missing_overdue", &[31, 32, 33, 34]),
             ("missing_pending", &[41, 42]),
@@ -209,6 +210,10 @@ async fn every_seeded_disagreement_is_found_and_nothing_else_and_healed_where_it
         assert_eq!(found(&report), expected(all), "{kind:?}");
         assert_eq!((report.level, report.healed(), report.moved), (Some(Level::High), 0, 0), "{kind:?}");
         assert_eq!((report.ended, report.audited), (4, 5), "{kind:?}: {report:?}");
+        // What came too late is an incident, as `paid` would have made it; the audit table's alone is none, for the wheel knows no life of it.
+        let late: Vec<String> =
+            wheel.incidents(false).await.unwrap().into_iter().map(|incident| incident.id).collect();
+        assert_eq!(late, ["81"], "{kind:?}");
         // 3 orders only, then the rest.
         let report = run(&wheel, &shop, Some(3)).await;
         assert_eq!((report.healed(), report.heal_left), (3, 8), "{kind:?}: {report:?}");
@@ -217,13 +222,14 @@ async fn every_seeded_disagreement_is_found_and_nothing_else_and_healed_where_it
         let left = &all[4..];
         let report = run(&wheel, &shop, Some(100)).await;
         assert_eq!((found(&report), report.healed()), (expected(left), 0), "{kind:?}");
+        assert_eq!(wheel.incidents(true).await.unwrap().len(), 1, "{kind:?}: one for each life");
         // The table won.
         for order in [31, 34, 41, 61, 62] {
             let seen = wheel.inspect(&id(&order.to_string())).await.unwrap();
             let due = match order {
                 31 | 34 => 1_600_000_000_000 + order,
-                41 => soon() / HOUR,
-                _ => soon() / HOUR + 5,
+                41 => soon / HOUR,
+                _ => soon / HOUR + 5,
             };
             let at = seen.entry.unwrap().due_at.as_millis();
             assert_eq!(if order < 40 { at } else { at / HOUR }, due, "{kind:?} {order}");

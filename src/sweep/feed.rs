@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use super::intake::Intake;
 use super::pace::Pace;
+use super::runner::Runner;
 use super::walk::Walk;
-use super::{FeedSettings, LEASE, LOOK, Looked, Report, SweepSettings, refused, runner, under};
+use super::{FeedSettings, LOOK, Looked, Report, SweepSettings};
 use crate::clock::Moment;
 use crate::deadline::Cause;
 use crate::error::Result;
@@ -30,12 +31,9 @@ const DEEP_READS: u32 = 4;
 /// Enqueues new orders.
 #[derive(Debug)]
 pub struct Feed {
-    wheel: Wheel,
-    table: OrdersTable,
+    runner: Runner,
     settings: FeedSettings,
     rows_per_second: u32,
-    runner: String,
-    lease: Duration,
     /// What was done since a record was kept.
     totals: Mutex<Report>,
 }
@@ -59,26 +57,26 @@ impl Feed {
     ) -> Result<Self> {
         let table = settings.table(hook, sweep)?;
         let rows_per_second = sweep.rows_per_second;
-        let totals = Mutex::default();
-        Ok(Self { wheel, table, settings, rows_per_second, runner: runner(), lease: LEASE, totals })
+        let runner = Runner::new(wheel, table, JOB);
+        Ok(Self { runner, settings, rows_per_second, totals: Mutex::default() })
     }
 
     /// The same with another lease of the job.
     pub fn with_lease(self, lease: Duration) -> Self {
-        Self { lease, ..self }
+        Self { runner: self.runner.with_lease(lease), ..self }
     }
 
     /// The table it reads.
     pub fn table(&self) -> &OrdersTable {
-        &self.table
+        &self.runner.table
     }
 
     /// Reads what is new, where it is time and nobody else does.
     pub async fn look(&self) -> Result<Looked> {
-        let now = self.wheel.now().await?;
+        let now = self.runner.wheel.now().await?;
         let every = u64::try_from(self.settings.every.as_millis()).unwrap_or(u64::MAX);
         let since = Moment::from_millis(now.as_millis().saturating_sub(every).max(1)).ok();
-        match self.wheel.take_job(JOB, &self.runner, self.lease, since).await? {
+        match self.runner.take(since).await? {
             Taken::Mine(job) => Ok(Looked::Ran(Box::new(self.fed(&job, false, &mut |_| {}).await?))),
             Taken::Held { left, .. } => Ok(Looked::Not(left.min(LOOK))),
             Taken::Fresh { began_at } => {
@@ -90,10 +88,8 @@ impl Feed {
     /// Reads what is new now; with `anew` everything that is open. Fails with [`crate::error::Error::Overtaken`] where somebody else
     /// does. `progress` is told the numbers after each page.
     pub async fn run(&self, anew: bool, mut progress: impl FnMut(&Report) + Send) -> Result<Report> {
-        match self.wheel.take_job(JOB, &self.runner, self.lease, None).await? {
-            Taken::Mine(job) => self.fed(&job, anew, &mut progress).await,
-            taken => Err(refused(&taken, JOB, &self.wheel)),
-        }
+        let job = self.runner.take_now().await?;
+        self.fed(&job, anew, &mut progress).await
     }
 
     async fn fed(
@@ -106,7 +102,9 @@ impl Feed {
         let last =
             job.field(DEEP).and_then(|text| text.parse().ok()).and_then(|ms| Moment::from_millis(ms).ok());
         let deep = anew || last.is_none_or(|last| read_at.since(last) >= self.settings.overlap / DEEP_READS);
-        let report = under(job, JOB, &self.runner, self.pages(job, anew, deep, progress)).await?;
+        let began = std::time::Instant::now();
+        let mut report = self.runner.work(job, self.pages(job, anew, deep, progress)).await?;
+        report.sign(JOB, &self.runner.name, read_at, began.elapsed());
         let record = self.record(&report, deep);
         let at = read_at.as_millis().to_string();
         let fields: &[(&str, &str)] = if deep { &[("error", ""), (DEEP, &at)] } else { &[("error", "")] };
@@ -132,26 +130,28 @@ impl Feed {
     ) -> Result<Report> {
         let overlap = if deep { self.settings.overlap } else { self.settings.overlap.min(NEAR) };
         let intake = Intake {
-            wheel: &self.wheel,
-            table: &self.table,
+            wheel: &self.runner.wheel,
+            table: &self.runner.table,
             cause: Cause::Feed,
             overdue: false,
             resurrect_max: None,
             dry_run: false,
         };
         let (mut report, mut pace) = (Report::default(), Pace::new(self.rows_per_second));
-        for database in 0..self.table.databases() {
+        for database in 0..self.runner.table.databases() {
             let field = format!("mark.{database}");
             let mut mark: Option<Mark> =
                 job.field(&field).filter(|_| !anew).and_then(|text| serde_json::from_str(text).ok());
             let from = mark.as_ref().map(|mark| mark.at.clone());
             let which = Which::Since { mark: from.as_deref(), overlap };
-            let mut walk = Walk::new(&self.table, database, which, self.settings.page, None);
+            let (table, page) = (&self.runner.table, self.settings.page);
+            let mut walk = Walk::new(table, database, which, page, None, self.rows_per_second)?;
             loop {
                 let rows = walk.next().await?;
                 let Some(last) = rows.last() else { break };
                 let reached = reached(last);
                 let count = rows.len();
+                report.pages += std::mem::take(&mut walk.pages);
                 intake.take(database, rows, |row| self.due_at(row), &mut report).await?;
                 if let Some(reached) = reached.filter(|r| mark.as_ref().is_none_or(|mark| r.ms >= mark.ms))
                     && mark.as_ref() != Some(&reached)

@@ -32,7 +32,6 @@ impl Intake<'_> {
         due_at: impl Fn(&Row) -> Result<Moment, &'static str>,
         report: &mut Report,
     ) -> Result<()> {
-        report.pages += 1;
         report.seen += rows.len() as u64;
         let latest = Moment::host_now().plus(self.wheel.settings().max_ahead);
         let mut deadlines = Vec::with_capacity(rows.len());

@@ -14,6 +14,11 @@ impl Pace {
         Self { rows_per_second: rows_per_second.max(1), began: Instant::now(), rows: 0 }
     }
 
+    /// The limit.
+    pub fn rows_per_second(&self) -> u32 {
+        self.rows_per_second
+    }
+
     /// Waits until these rows, with all before them, fit into the time that has passed.
     pub async fn spend(&mut self, rows: usize) {
         self.rows += rows as u64;

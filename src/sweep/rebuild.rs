@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::intake::Intake;
 use super::pace::Pace;
+use super::runner::Runner;
 use super::walk::Walk;
-use super::{LEASE, LOOK, Looked, Report, SweepSettings, refused, runner, under};
+use super::{LOOK, Looked, Report, SweepSettings};
 use crate::clock::Moment;
 use crate::deadline::Cause;
 use crate::error::{Error, Result};
@@ -21,11 +22,8 @@ const SO_FAR: &str = "so_far";
 /// Fills a wheel from the table.
 #[derive(Debug)]
 pub struct Rebuild {
-    wheel: Wheel,
-    table: OrdersTable,
+    runner: Runner,
     settings: SweepSettings,
-    runner: String,
-    lease: Duration,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -45,22 +43,22 @@ impl Rebuild {
             let problem = "close_at: is missing: a rebuild needs to know when an order is to be closed";
             return Err(Error::Config(vec![problem.to_owned()]));
         }
-        Ok(Self { wheel, table, settings, runner: runner(), lease: LEASE })
+        Ok(Self { runner: Runner::new(wheel, table, REBUILD), settings })
     }
 
     /// The same with another lease of the job.
     pub fn with_lease(self, lease: Duration) -> Self {
-        Self { lease, ..self }
+        Self { runner: self.runner.with_lease(lease), ..self }
     }
 
     /// The table it reads.
     pub fn table(&self) -> &OrdersTable {
-        &self.table
+        &self.runner.table
     }
 
     /// Runs it where somebody asked for it, as a wheel does that was just formatted, or where it never ran.
     pub async fn look(&self) -> Result<Looked> {
-        let record = self.wheel.job_record(REBUILD).await?;
+        let record = self.runner.wheel.job_record(REBUILD).await?;
         // A shard that loses its meta while a rebuild runs asks for another one.
         let since = match (record.asked_at, record.ran_at) {
             (Some(asked), Some(ran)) if ran > asked => return Ok(Looked::Not(LOOK)),
@@ -68,9 +66,9 @@ impl Rebuild {
             (Some(asked), _) => Some(asked.plus(Duration::from_millis(1))),
             (None, None) => None,
         };
-        match self.wheel.take_job(REBUILD, &self.runner, self.lease, since).await? {
+        match self.runner.take(since).await? {
             Taken::Mine(job) => {
-                tracing::warn!(wheel = %self.wheel.name(), "the wheel is new or was emptied: filling it from the orders table");
+                tracing::warn!(wheel = %self.runner.wheel.name(), "the wheel is new or was emptied: filling it from the orders table");
                 Ok(Looked::Ran(Box::new(self.rebuilt(&job, &mut |_| {}).await?)))
             }
             Taken::Held { left, .. } => Ok(Looked::Not(left.min(LOOK))),
@@ -81,22 +79,18 @@ impl Rebuild {
     /// Runs it now, from where an unfinished run stopped unless `anew`; fails with [`Error::Overtaken`] where somebody
     /// else does. `progress` is told the numbers after each page.
     pub async fn run(&self, anew: bool, mut progress: impl FnMut(&Report) + Send) -> Result<Report> {
-        match self.wheel.take_job(REBUILD, &self.runner, self.lease, None).await? {
-            Taken::Mine(job) => {
-                if anew {
-                    job.save(&[(CURSOR, ""), (SO_FAR, "")]).await?;
-                    return self.rebuilt_from(&job, None, &mut progress).await;
-                }
-                self.rebuilt(&job, &mut progress).await
-            }
-            taken => Err(refused(&taken, REBUILD, &self.wheel)),
+        let job = self.runner.take_now().await?;
+        if anew {
+            job.save(&[(CURSOR, ""), (SO_FAR, "")]).await?;
+            return self.rebuilt_from(&job, None, &mut progress).await;
         }
+        self.rebuilt(&job, &mut progress).await
     }
 
     async fn rebuilt(&self, job: &Job, progress: &mut (impl FnMut(&Report) + Send)) -> Result<Report> {
         let cursor: Option<Cursor> = job.field(CURSOR).and_then(|text| serde_json::from_str(text).ok());
         // What was emptied after that run began lies perhaps behind its cursor.
-        let asked = self.wheel.job_record(REBUILD).await?.asked_at.map_or(0, Moment::as_millis);
+        let asked = self.runner.wheel.job_record(REBUILD).await?.asked_at.map_or(0, Moment::as_millis);
         self.rebuilt_from(job, cursor.filter(|cursor| cursor.began_at_ms > asked), progress).await
     }
 
@@ -108,7 +102,9 @@ impl Rebuild {
     ) -> Result<Report> {
         let so_far =
             cursor.as_ref().and_then(|_| serde_json::from_str(job.field(SO_FAR)?).ok()).unwrap_or_default();
-        let report = under(job, REBUILD, &self.runner, self.pages(job, cursor, so_far, progress)).await?;
+        let began = std::time::Instant::now();
+        let mut report = self.runner.work(job, self.pages(job, cursor, so_far, progress)).await?;
+        report.sign(REBUILD, &self.runner.name, job.began_at(), began.elapsed());
         job.finish(&report.record(), &[(CURSOR, ""), (SO_FAR, ""), ("error", "")]).await?;
         Ok(report)
     }
@@ -121,8 +117,8 @@ impl Rebuild {
         progress: &mut (impl FnMut(&Report) + Send),
     ) -> Result<Report> {
         let intake = Intake {
-            wheel: &self.wheel,
-            table: &self.table,
+            wheel: &self.runner.wheel,
+            table: &self.runner.table,
             cause: Cause::Rebuild,
             overdue: false,
             resurrect_max: Some(u64::from(self.settings.resurrect_max)),
@@ -132,21 +128,23 @@ impl Rebuild {
         let mut pace = Pace::new(self.settings.rows_per_second);
         let began_at_ms = job.began_at().as_millis();
         let mut cursor = cursor.unwrap_or(Cursor { began_at_ms, database: 0, after: None });
-        while cursor.database < self.table.databases() {
-            let mut walk =
-                Walk::new(&self.table, cursor.database, Which::Open, self.settings.page, cursor.after.take());
-            loop {
-                let rows = walk.next().await?;
-                if rows.is_empty() {
-                    break;
-                }
-                let count = rows.len();
-                intake.take(cursor.database, rows, due_at, &mut report).await?;
-                let at = Cursor { after: walk.position().cloned(), ..cursor };
-                let at = serde_json::to_string(&at).unwrap_or_default();
+        while cursor.database < self.runner.table.databases() {
+            let (after, page) = (cursor.after.take(), self.settings.page);
+            let (table, database) = (&self.runner.table, cursor.database);
+            let mut walk = Walk::new(table, database, Which::Open, page, after, pace.rows_per_second())?;
+            let mut rows = walk.next().await?;
+            while !rows.is_empty() {
+                let (count, after) = (rows.len(), rows.last().map(|row| row.position.clone()));
+                report.pages += std::mem::take(&mut walk.pages);
+                // The database reads the next pages while the wheel takes in these.
+                let taken = intake.take(database, rows, due_at, &mut report);
+                let (taken, next) = tokio::join!(Box::pin(taken), walk.next());
+                taken?;
+                let at = serde_json::to_string(&Cursor { after, ..cursor }).unwrap_or_default();
                 job.save(&[(CURSOR, &at), (SO_FAR, &report.record())]).await?;
                 progress(&report);
                 pace.spend(count).await;
+                rows = next?;
             }
             cursor.database += 1;
         }

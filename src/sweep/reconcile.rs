@@ -21,9 +21,10 @@ pub use settings::{ReconcileSettings, Rule};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::{LEASE, LOOK, Looked, Schedule, SweepSettings, refused, runner};
+use super::runner::Runner;
+use super::{LOOK, Looked, Schedule, SweepSettings};
 use crate::clock::Moment;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hook::sql::pages::OrdersTable;
 use crate::hook::sql::pages::rules::Question;
 use crate::hook::sql::{Dialect, SqlSettings};
@@ -43,13 +44,10 @@ pub fn check_question(dialect: Dialect, field: &str, text: &str) -> std::result:
 /// Compares table, wheel and close log.
 #[derive(Debug)]
 pub struct Reconcile {
-    wheel: Wheel,
-    table: OrdersTable,
+    runner: Runner,
     settings: ReconcileSettings,
     page: usize,
     rows_per_second: u32,
-    runner: String,
-    lease: Duration,
     first_look: OnceLock<Moment>,
 }
 
@@ -64,36 +62,33 @@ impl Reconcile {
         let table = sweep.table(hook)?;
         settings.check(table.dialect())?;
         Ok(Self {
-            wheel,
-            table,
+            runner: Runner::new(wheel, table, JOB),
             settings,
             page: sweep.page,
             rows_per_second: sweep.rows_per_second,
-            runner: runner(),
-            lease: LEASE,
             first_look: OnceLock::new(),
         })
     }
 
     /// The table it reads.
     pub fn table(&self) -> &OrdersTable {
-        &self.table
+        &self.runner.table
     }
 
     /// Runs it where it is due and nobody else does. One that never ran waits for the first moment of its schedule that this process
     /// sees come, so that a new wheel is not compared before it is filled.
     pub async fn look(&self) -> Result<Looked<Reconciliation>> {
-        let now = self.wheel.now().await?;
+        let now = self.runner.wheel.now().await?;
         let first = *self.first_look.get_or_init(|| now);
         let idle = match self.settings.every {
             Schedule::Every(every) => every.min(IDLE),
             _ => IDLE,
         };
         let Some(since) = self.settings.every.since(now) else { return Ok(Looked::Not(IDLE)) };
-        if since < first && self.wheel.job_record(JOB).await?.ran_at.is_none() {
+        if since < first && self.runner.wheel.job_record(JOB).await?.ran_at.is_none() {
             return Ok(Looked::Not(idle));
         }
-        match self.wheel.take_job(JOB, &self.runner, self.lease, Some(since)).await? {
+        match self.runner.take(Some(since)).await? {
             Taken::Mine(job) => {
                 let heal = self.settings.heal.then_some(self.settings.heal_max);
                 Ok(Looked::Ran(Box::new(self.reconciled(&job, heal, &mut |_| {}).await?)))
@@ -110,10 +105,8 @@ impl Reconcile {
         heal: Option<u64>,
         mut progress: impl FnMut(&Reconciliation) + Send,
     ) -> Result<Reconciliation> {
-        match self.wheel.take_job(JOB, &self.runner, self.lease, None).await? {
-            Taken::Mine(job) => self.reconciled(&job, heal, &mut progress).await,
-            taken => Err(refused(&taken, JOB, &self.wheel)),
-        }
+        let job = self.runner.take_now().await?;
+        self.reconciled(&job, heal, &mut progress).await
     }
 
     async fn reconciled(
@@ -123,18 +116,9 @@ impl Reconcile {
         progress: &mut (impl FnMut(&Reconciliation) + Send),
     ) -> Result<Reconciliation> {
         let began = std::time::Instant::now();
-        match job.hold(self.compare(heal, progress)).await {
-            Ok(mut report) => {
-                report.sign(&self.wheel, &self.runner, job.began_at(), began.elapsed());
-                job.finish(&report.record(), &[("error", "")]).await?;
-                Ok(report)
-            }
-            Err(e @ Error::Overtaken(_)) => Err(e),
-            Err(e) => {
-                // The reason is for people; the next look tries again in any case.
-                let _ = job.release(&[("error", &crate::error::shown(&e.to_string()))]).await;
-                Err(e)
-            }
-        }
+        let mut report = self.runner.work(job, self.compare(heal, progress)).await?;
+        report.sign(&self.runner.wheel, &self.runner.name, job.began_at(), began.elapsed());
+        job.finish(&report.record(), &[("error", "")]).await?;
+        Ok(report)
     }
 }

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use super::intake::Intake;
 use super::pace::Pace;
+use super::runner::Runner;
 use super::walk::Walk;
-use super::{LEASE, LOOK, Looked, Report, SweepSettings, refused, runner, under};
+use super::{LOOK, Looked, Report, SweepSettings};
 use crate::clock::Moment;
 use crate::deadline::Cause;
 use crate::error::{Error, Result};
 use crate::hook::sql::SqlSettings;
 use crate::hook::sql::pages::{OrdersTable, Row, Which};
-use crate::wheel::{Taken, Wheel};
+use crate::wheel::{Job, Taken, Wheel};
 
 /// The job's name.
 const JOB: &str = "sweep";
@@ -19,11 +20,8 @@ const JOB: &str = "sweep";
 /// Finds what Redis lost.
 #[derive(Debug)]
 pub struct Sweep {
-    wheel: Wheel,
-    table: OrdersTable,
+    runner: Runner,
     settings: SweepSettings,
-    runner: String,
-    lease: Duration,
 }
 
 impl Sweep {
@@ -34,24 +32,24 @@ impl Sweep {
             let problem = "close_at: is missing: a sweep needs to know which orders are overdue";
             return Err(Error::Config(vec![problem.to_owned()]));
         }
-        Ok(Self { wheel, table, settings, runner: runner(), lease: LEASE })
+        Ok(Self { runner: Runner::new(wheel, table, JOB), settings })
     }
 
     /// The same with another lease of the job.
     pub fn with_lease(self, lease: Duration) -> Self {
-        Self { lease, ..self }
+        Self { runner: self.runner.with_lease(lease), ..self }
     }
 
     /// The table it reads.
     pub fn table(&self) -> &OrdersTable {
-        &self.table
+        &self.runner.table
     }
 
     /// Runs it where it is due and nobody else does.
     pub async fn look(&self) -> Result<Looked> {
-        let now = self.wheel.now().await?;
+        let now = self.runner.wheel.now().await?;
         let Some(since) = self.settings.every.since(now) else { return Ok(Looked::Not(LOOK)) };
-        match self.wheel.take_job(JOB, &self.runner, self.lease, Some(since)).await? {
+        match self.runner.take(Some(since)).await? {
             Taken::Mine(job) => Ok(Looked::Ran(Box::new(self.swept(&job, &mut |_| {}).await?))),
             Taken::Held { left, .. } => Ok(Looked::Not(left.min(LOOK))),
             Taken::Fresh { began_at } => Ok(Looked::Not(began_at.since(since).min(LOOK))),
@@ -60,51 +58,50 @@ impl Sweep {
 
     /// Runs it now; fails with [`Error::Overtaken`] where somebody else does. `progress` is told the numbers after each page.
     pub async fn run(&self, mut progress: impl FnMut(&Report) + Send) -> Result<Report> {
-        match self.wheel.take_job(JOB, &self.runner, self.lease, None).await? {
-            Taken::Mine(job) => self.swept(&job, &mut progress).await,
-            taken => Err(refused(&taken, JOB, &self.wheel)),
-        }
+        let job = self.runner.take_now().await?;
+        self.swept(&job, &mut progress).await
     }
 
     /// Says what a run would do, and does nothing.
     pub async fn dry_run(&self, mut progress: impl FnMut(&Report) + Send) -> Result<Report> {
-        let (began, began_at) = (std::time::Instant::now(), self.wheel.now().await?);
+        let (began, began_at) = (std::time::Instant::now(), self.runner.wheel.now().await?);
         let mut report = self.pages(true, &mut progress).await?;
-        report.sign(JOB, &self.runner, began_at, began.elapsed());
+        report.sign(JOB, &self.runner.name, began_at, began.elapsed());
         Ok(report)
     }
 
-    async fn swept(
-        &self,
-        job: &crate::wheel::Job,
-        progress: &mut (impl FnMut(&Report) + Send),
-    ) -> Result<Report> {
-        let report = under(job, JOB, &self.runner, self.pages(false, progress)).await?;
+    async fn swept(&self, job: &Job, progress: &mut (impl FnMut(&Report) + Send)) -> Result<Report> {
+        let began = std::time::Instant::now();
+        let mut report = self.runner.work(job, self.pages(false, progress)).await?;
+        report.sign(JOB, &self.runner.name, job.began_at(), began.elapsed());
         job.finish(&report.record(), &[("error", "")]).await?;
         Ok(report)
     }
 
     async fn pages(&self, dry_run: bool, progress: &mut (impl FnMut(&Report) + Send)) -> Result<Report> {
-        let now = self.wheel.now().await?;
+        let now = self.runner.wheel.now().await?;
         let intake = Intake {
-            wheel: &self.wheel,
-            table: &self.table,
+            wheel: &self.runner.wheel,
+            table: &self.runner.table,
             cause: Cause::Sweep,
             overdue: true,
             resurrect_max: Some(u64::from(self.settings.resurrect_max)),
             dry_run,
         };
         let (mut report, mut pace) = (Report::default(), Pace::new(self.settings.rows_per_second));
-        for database in 0..self.table.databases() {
-            let mut walk = Walk::new(&self.table, database, Which::Overdue, self.settings.page, None);
+        for database in 0..self.runner.table.databases() {
+            let (which, page) = (Which::Overdue, self.settings.page);
+            let mut walk =
+                Walk::new(&self.runner.table, database, which, page, None, pace.rows_per_second())?;
             let mut rows = walk.next().await?;
             while !rows.is_empty() {
                 let count = rows.len();
+                report.pages += std::mem::take(&mut walk.pages);
                 // The row's own time: it has passed, so the order is due now, and how late it is stays true.
                 let due_at = |row: &Row| Ok::<Moment, _>(row.close_at.unwrap_or(now));
-                // The database reads the next page while the wheel is asked about this one.
+                // The database reads the next pages while the wheel is asked about these.
                 let taken = intake.take(database, rows, due_at, &mut report);
-                let (taken, next) = tokio::join!(taken, walk.next());
+                let (taken, next) = tokio::join!(Box::pin(taken), walk.next());
                 taken?;
                 rows = next?;
                 progress(&report);

@@ -3,15 +3,21 @@
 use std::collections::{HashSet, VecDeque};
 
 use crate::error::{Error, Result};
-use crate::hook::sql::pages::{OrdersTable, Position, Row, Which};
+use crate::hook::sql::pages::{OrdersTable, Position, Reader, Row, Which};
 
 /// Keys that are remembered; no group of keys that a collation takes for equal is nearly as large.
 const MOST: usize = 20_000;
 
+/// Pages that are read, and asked about, together.
+const TOGETHER: u32 = 4;
+
 /// Where a walk stands.
 pub struct Walk<'a> {
-    table: &'a OrdersTable,
-    database: usize,
+    reader: Reader<'a>,
+    /// Pages read so far.
+    pub pages: u64,
+    /// Pages of one step: never more than a quarter of a second's rows.
+    ahead: u32,
     which: Which<'a>,
     page: usize,
     after: Option<Position>,
@@ -30,24 +36,41 @@ impl<'a> Walk<'a> {
         which: Which<'a>,
         page: usize,
         after: Option<Position>,
-    ) -> Self {
-        Self {
-            table,
-            database,
+        rows_per_second: u32,
+    ) -> Result<Self> {
+        let quarter = rows_per_second / 4 / u32::try_from(page).unwrap_or(u32::MAX).max(1);
+        Ok(Self {
+            reader: table.reader(database)?,
+            pages: 0,
+            ahead: quarter.clamp(1, TOGETHER),
             which,
             page,
             after,
             seen: HashSet::new(),
             order: VecDeque::new(),
             is_over: false,
-        }
+        })
     }
 
-    /// The next rows; empty at the end.
+    /// The next rows, of several pages where the pace allows it; empty at the end.
     pub async fn next(&mut self) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for _ in 0..self.ahead {
+            let page = Box::pin(self.page()).await?;
+            if page.is_empty() {
+                break;
+            }
+            self.pages += 1;
+            rows.extend(page);
+        }
+        self.reader.rest().await;
+        Ok(rows)
+    }
+
+    async fn page(&mut self) -> Result<Vec<Row>> {
         let mut limit = self.page;
         while !self.is_over {
-            let mut rows = self.table.page(self.database, self.which, self.after.as_ref(), limit).await?;
+            let mut rows = self.reader.page(self.which, self.after.as_ref(), limit).await?;
             self.is_over = rows.len() < limit;
             rows.retain(|row| !self.seen.contains(&row.position.key));
             if let Some(last) = rows.last() {
@@ -76,10 +99,5 @@ impl<'a> Walk<'a> {
         {
             self.seen.remove(&oldest);
         }
-    }
-
-    /// Behind which row the next page begins.
-    pub fn position(&self) -> Option<&Position> {
-        self.after.as_ref()
     }
 }

@@ -162,6 +162,16 @@ impl Database {
     /// PostgreSQL is told its limits here, in the same message, so that they also hold behind a pooler that hands each transaction
     /// another session.
     pub(super) async fn begin(&self, session: &mut Session, hurried: bool) -> Result<(), Failure> {
+        self.begin_with(session, hurried, "").await
+    }
+
+    /// The same, and in PostgreSQL with more statements in the same message, each after a semicolon.
+    pub(super) async fn begin_with(
+        &self,
+        session: &mut Session,
+        hurried: bool,
+        also: &str,
+    ) -> Result<(), Failure> {
         match session.dialect() {
             Dialect::Postgres => {
                 let lock = if hurried { HURRIED } else { self.lock_timeout };
@@ -172,7 +182,7 @@ impl Database {
                 session
                     .raw(format!(
                         "BEGIN; SET LOCAL statement_timeout = {statement}; SET LOCAL lock_timeout = {}; \
-                         SET LOCAL idle_in_transaction_session_timeout = {}{zone}",
+                         SET LOCAL idle_in_transaction_session_timeout = {}{zone}{also}",
                         lock.as_millis(),
                         statement + 1000
                     ))

@@ -1,6 +1,7 @@
 //! The three walks: table against wheel, wheel against table, close log against table; and the second look at what did not agree.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 
@@ -12,12 +13,12 @@ use crate::deadline::{Id, Outcome, State};
 use crate::error::Result;
 use crate::hook::sql::pages::Which;
 use crate::hook::sql::pages::facts::Fact;
+use crate::shard::Shard;
 use crate::sweep::pace::Pace;
 use crate::sweep::walk::Walk;
 use crate::wheel::answer::{Cursor, Row};
+use crate::wheel::{Payment, Place};
 
-/// Ids that are inspected at the same time.
-const SIDE_BY_SIDE: usize = 64;
 /// Ids of one read of the audit table.
 const AUDIT_PAGE: usize = 1000;
 
@@ -55,11 +56,11 @@ impl Reconcile {
         let asked = self.ask_all().await?;
         self.table_against_wheel(&mut run, progress).await?;
         self.wheel_against_table(&mut run, progress).await?;
-        if self.table.knows_states() {
+        if self.runner.table.knows_states() {
             self.ends_against_table(&mut run, progress).await?;
             self.audit_against_table(&mut run, progress).await?;
         }
-        while self.look_again(&mut run, true).await? {
+        while Box::pin(self.look_again(&mut run, true)).await? {
             progress(&run.report);
         }
         self.ask_again(asked, &run.paid, &mut run.report).await;
@@ -72,21 +73,22 @@ impl Reconcile {
         run: &mut Run,
         progress: &mut (impl FnMut(&Reconciliation) + Send),
     ) -> Result<()> {
-        for database in 0..self.table.databases() {
-            let mut walk = Walk::new(&self.table, database, Which::Open, self.page, None);
-            loop {
-                let rows = walk.next().await?;
-                if rows.is_empty() {
-                    break;
-                }
-                run.report.rows += rows.len() as u64;
+        for database in 0..self.runner.table.databases() {
+            let (table, page) = (&self.runner.table, self.page);
+            let mut walk = Walk::new(table, database, Which::Open, page, None, self.rows_per_second)?;
+            let mut rows = walk.next().await?;
+            while !rows.is_empty() {
+                let count = rows.len();
+                run.report.rows += count as u64;
                 let good = |row: &crate::hook::sql::pages::Row| {
                     row.canonical.then(|| Id::new(&row.position.key).ok()).flatten()
                 };
                 let ids: Vec<Id> = rows.iter().filter_map(good).collect();
-                run.report.refused += (rows.len() - ids.len()) as u64;
-                let states = self.wheel.held(&ids.iter().collect::<Vec<_>>()).await?;
-                for (id, state) in ids.into_iter().zip(states) {
+                run.report.refused += (count - ids.len()) as u64;
+                let asked: Vec<&Id> = ids.iter().collect();
+                // The database reads the next pages while the wheel is asked about these.
+                let (states, next) = tokio::join!(Box::pin(self.runner.wheel.held(&asked)), walk.next());
+                for (id, state) in ids.iter().cloned().zip(states?) {
                     match state {
                         State::Absent | State::Ended => {
                             run.candidates.add(Class::MissingPending, id, false);
@@ -95,7 +97,8 @@ impl Reconcile {
                         State::Scheduled | State::Leased => {}
                     }
                 }
-                self.between_pages(run, rows.len(), progress).await?;
+                rows = next?;
+                self.between_pages(run, count, progress).await?;
             }
         }
         Ok(())
@@ -107,16 +110,24 @@ impl Reconcile {
         run: &mut Run,
         progress: &mut (impl FnMut(&Reconciliation) + Send),
     ) -> Result<()> {
-        for shard in self.wheel.shards().all() {
+        for shard in self.runner.wheel.shards().all() {
             for state in [State::Leased, State::Scheduled] {
-                let mut place = None;
+                let mut page = self.wheel_page(shard, state, None).await?;
                 loop {
-                    let now = self.wheel.now().await?;
-                    let (rows, next) = self.wheel.shard_page(shard, state, place.as_ref()).await?;
+                    let (now, rows, place) = page;
                     let ids: Vec<&str> = rows.iter().filter_map(live_id).map(Id::as_str).collect();
-                    let facts = self.table.facts(&ids, false).await?;
-                    run.report.deadlines += rows.len() as u64;
                     let count = rows.len();
+                    run.report.deadlines += count as u64;
+                    // The wheel is read on while the table is asked about this page.
+                    let following = async {
+                        match &place {
+                            Some(place) => self.wheel_page(shard, state, Some(place)).await.map(Some),
+                            None => Ok(None),
+                        }
+                    };
+                    let (facts, next) =
+                        tokio::join!(Box::pin(self.runner.table.facts(&ids, false)), Box::pin(following));
+                    let (facts, next) = (facts?, next?);
                     for row in rows {
                         let Row::Live { state, at, entry, .. } = row else { continue };
                         let seen = Seen::of_entry(state, at, &entry, now);
@@ -125,14 +136,24 @@ impl Reconcile {
                         }
                     }
                     self.between_pages(run, count, progress).await?;
-                    place = next;
-                    if place.is_none() {
-                        break;
-                    }
+                    let Some(next) = next else { break };
+                    page = next;
                 }
             }
         }
         Ok(())
+    }
+
+    /// The next deadlines of a shard, Redis's clock before they were read, and the place behind them.
+    async fn wheel_page(
+        &self,
+        shard: Shard,
+        state: State,
+        after: Option<&Place>,
+    ) -> Result<(Moment, Vec<Row>, Option<Place>)> {
+        let now = self.runner.wheel.now().await?;
+        let (rows, place) = self.runner.wheel.shard_page(shard, state, after).await?;
+        Ok((now, rows, place))
     }
 
     /// What the wheel remembers as closed is not paid.
@@ -143,8 +164,11 @@ impl Reconcile {
     ) -> Result<()> {
         let mut cursor: Option<Cursor> = None;
         loop {
-            let page =
-                self.wheel.list(State::Ended, Moment::EPOCH, Moment::MAX, cursor.as_ref(), 500).await?;
+            let page = self
+                .runner
+                .wheel
+                .list(State::Ended, Moment::EPOCH, Moment::MAX, cursor.as_ref(), 500)
+                .await?;
             run.report.ended += page.rows.len() as u64;
             let closes = |row: Row| match row {
                 Row::Ended { id, ended } if ended.outcome == Outcome::Closed => Some(id),
@@ -166,11 +190,11 @@ impl Reconcile {
         run: &mut Run,
         progress: &mut (impl FnMut(&Reconciliation) + Send),
     ) -> Result<()> {
-        for database in 0..self.table.databases() {
+        for database in 0..self.runner.table.databases() {
             let mut after: Option<String> = None;
             loop {
                 let within = self.settings.audit_within;
-                let texts = self.table.audited(database, within, after.as_deref(), AUDIT_PAGE).await?;
+                let texts = self.runner.table.audited(database, within, after.as_deref(), AUDIT_PAGE).await?;
                 let Some(last) = texts.last().cloned() else { break };
                 let count = texts.len();
                 run.report.audited += count as u64;
@@ -185,7 +209,7 @@ impl Reconcile {
 
     async fn add_paid(&self, run: &mut Run, ids: Vec<Id>, audited: bool) -> Result<()> {
         let keys: Vec<&str> = ids.iter().map(Id::as_str).collect();
-        let facts = self.table.facts(&keys, false).await?;
+        let facts = self.runner.table.facts(&keys, false).await?;
         for id in ids {
             if is_paid(facts.get(id.as_str())) {
                 run.candidates.add(Class::PaidAfterClose, id, audited);
@@ -202,7 +226,7 @@ impl Reconcile {
     ) -> Result<()> {
         progress(&run.report);
         run.pace.spend(rows).await;
-        while self.look_again(run, false).await? {
+        while Box::pin(self.look_again(run, false)).await? {
             progress(&run.report);
         }
         Ok(())
@@ -218,7 +242,7 @@ impl Reconcile {
         // The wheel is asked before and after the row, so that an order that is closed in between is not taken for a lost one.
         let before = self.inspect(&ids).await?;
         let keys: Vec<&str> = ids.iter().map(|id| id.as_str()).collect();
-        let mut facts = self.table.facts(&keys, true).await?;
+        let mut facts = self.runner.table.facts(&keys, true).await?;
         let after = self.inspect(&ids).await?;
         let mut confirmed = Vec::new();
         for ((one, before), after) in ripe.into_iter().zip(before).zip(after) {
@@ -230,11 +254,22 @@ impl Reconcile {
                 None => run.report.moved += 1,
             }
         }
-        for one in confirmed {
-            let healed = self.heal(&one, run).await?;
-            self.found(&one, healed, run);
+        let healed = self.heal(&confirmed, run).await?;
+        self.record_late(&confirmed).await?;
+        for (one, healed) in confirmed.iter().zip(healed) {
+            self.found(one, healed, run);
         }
         Ok(true)
+    }
+
+    /// A payment after a close that the wheel remembers is an incident, as if `paid` had reported it now; one for each life of an order.
+    async fn record_late(&self, found: &[Confirmed]) -> Result<()> {
+        let late = found.iter().filter(|one| one.class == Class::PaidAfterClose && closed(&one.seen));
+        for one in late {
+            let payment = Payment { id: one.id.clone(), paid_at: None, amount: None };
+            self.runner.wheel.paid(&payment, Duration::ZERO).await?;
+        }
+        Ok(())
     }
 
     fn confirm(
@@ -254,12 +289,8 @@ impl Reconcile {
     }
 
     async fn inspect(&self, ids: &[&Id]) -> Result<Vec<Seen>> {
-        let mut seen = Vec::with_capacity(ids.len());
-        for part in ids.chunks(SIDE_BY_SIDE) {
-            let looks = try_join_all(part.iter().map(|id| self.wheel.inspect(id))).await?;
-            seen.extend(looks.iter().map(Seen::of_inspection));
-        }
-        Ok(seen)
+        let looks = try_join_all(ids.iter().map(|id| self.runner.wheel.inspect(id))).await?;
+        Ok(looks.iter().map(Seen::of_inspection).collect())
     }
 
     fn found(&self, one: &Confirmed, healed: Option<Result<&'static str, String>>, run: &mut Run) {

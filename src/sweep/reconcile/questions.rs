@@ -37,8 +37,16 @@ impl Reconcile {
         Ok(all)
     }
 
+    /// Tries every question; answers how many there are, and those that could not be answered: name and why.
+    pub async fn check_questions(&self) -> Result<(usize, Vec<(String, String)>)> {
+        let asked = self.ask_all().await?;
+        let count = asked.len();
+        let failed = asked.into_iter().filter_map(|one| Some((one.section.name, one.section.error?)));
+        Ok((count, failed.collect()))
+    }
+
     async fn first(&self, mut section: Section, class: Option<Class>, sql: &str) -> Result<Asked> {
-        let question = Question::parse(self.table.dialect(), &section.name, sql)
+        let question = Question::parse(self.runner.table.dialect(), &section.name, sql)
             .map_err(|problem| Error::Config(vec![problem]))?;
         let answers = self.answers(&question, &mut section).await;
         let first = answers.into_iter().map(|answer| answer.id).collect();
@@ -47,7 +55,7 @@ impl Reconcile {
 
     /// A question that cannot be answered is itself a finding, and keeps nothing else from being looked at.
     async fn answers(&self, question: &Question, section: &mut Section) -> Vec<Answered> {
-        match self.table.ask(question, self.settings.rows_max).await {
+        match self.runner.table.ask(question, self.settings.rows_max).await {
             Ok((answers, capped)) => {
                 section.capped = capped;
                 answers

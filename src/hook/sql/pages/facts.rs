@@ -72,7 +72,7 @@ impl OrdersTable {
     ) -> Result<Vec<String>> {
         let Some(audit) = &self.hook.audit else { return Ok(Vec::new()) };
         let audit = Name::parse("audit", audit, true).map_err(|problem| Error::Config(vec![problem]))?;
-        let pool = self.reader(database)?;
+        let pool = self.pool_of(database)?;
         let since = match self.dialect {
             Dialect::Postgres => format!("now() - interval '{} seconds'", within.as_secs()),
             Dialect::Mysql => format!("UTC_TIMESTAMP(6) - INTERVAL {} SECOND", within.as_secs()),
