@@ -108,6 +108,33 @@ fn a_provider_s_rules_refuse_a_deadline_before_it_is_stored() {
 }
 
 #[test]
+fn lines_of_a_file_and_moves_obey_their_channel_too() {
+    let cli = cli("");
+    let old = (duewheel::clock::Moment::host_now().as_millis() - 600_000).to_string();
+    cli.write(
+        "orders.ndjson",
+        format!(
+            "{{\"id\":\"f-1\",\"in\":\"10m\",\"channel\":\"wechat\"}}\n{{\"id\":\"f-2\",\"in\":\"2m\",\"channel\":\"wechat\"}}\n\
+             {{\"id\":\"f-3\",\"in\":\"2m\",\"channel\":\"wechat\",\"created_at\":{old}}}\n{{\"id\":\"f-4\",\"in\":\"2m\",\"channel\":\"paypal\"}}\n\
+             {{\"id\":\"f-5\",\"in\":\"1s\"}}\n"
+        ),
+    );
+    let ran = cli.run(&["enqueue", "--file", "orders.ndjson", "--json"]).ends(4);
+    let object = ran.object();
+    assert_eq!((object["outcomes"]["enqueued"].as_u64(), object["rejected"].as_u64()), (Some(3), Some(2)));
+    let young = "orders.ndjson:2: in \"2m\": expected a close at least 5m after the order's creation for wechat (min_age)";
+    assert!(ran.stderr.contains(young), "{ran:?}");
+    assert!(ran.stderr.contains("orders.ndjson:4: channel \"paypal\": expected one of"), "{ran:?}");
+    cli.run(&["inspect", "f-2"]).ends(5);
+    // A move obeys the same rules, and changes nothing where it does not.
+    let sooner = cli.run(&["reschedule", "f-1", "--in", "2m", "--channel", "wechat"]).ends(2);
+    assert!(sooner.stderr.contains("--in \"2m\": expected a close at least 5m"), "{sooner:?}");
+    cli.run(&["reschedule", "f-1", "--in", "2m", "--channel", "wechat", "--created-at", &old]).ends(0);
+    cli.run(&["reschedule", "f-5", "--in", "1s", "--channel", "cash"]).ends(0);
+    cli.run(&["enqueue", "--file", "orders.ndjson", "--channel", "wechat"]).ends(2);
+}
+
+#[test]
 fn what_is_wrong_with_a_channel_is_said_with_its_line() {
     let cli = Cli::new(RedisServer::shared());
     let w = &cli.wheel;

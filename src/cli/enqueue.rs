@@ -16,7 +16,7 @@ use super::payload;
 use super::row::{refusal_json, refusal_text};
 use crate::clock::{Moment, distance};
 use crate::deadline::{Cause, Deadline, DueAt, Id, OnConflict, Reminders};
-use crate::error::escaped;
+use crate::error::{Invalid, escaped};
 use crate::wheel::Wheel;
 
 /// Arguments of `enqueue`.
@@ -27,7 +27,8 @@ use crate::wheel::Wheel;
     long_about = "Places deadlines. Repeating it is harmless: the same id with the same moment answers `exists`.\n\nAn id that is \
                   scheduled for another moment answers `conflict` (see --on-conflict); one that a worker has, that is dead or that \
                   has ended is refused with that word, exit code 6. A moment that has passed is due now; a warning says so.\n\nA \
-                  file holds one JSON object a line: {\"id\", \"due_at\" or \"in\", \"payload\", \"traceparent\", \"remind\"}. A broken line is \
+                  file holds one JSON object a line: {\"id\", \"due_at\" or \"in\", \"payload\", \"traceparent\", \"remind\", \"channel\", \
+                  \"created_at\"}. A broken line, or one that breaks its channel's rules, is \
                   reported with its number and left out; the others are stored. A run that was cut off is gone on with by running it \
                   again (lines with due_at answer `exists`), or from the line that it named (--from-line); a repeated window (`in`) \
                   never moves a deadline that is stored.",
@@ -53,14 +54,10 @@ pub struct Enqueue {
     /// Reminds of nothing, whatever the wheel's configuration says
     #[arg(long, conflicts_with = "file")]
     no_remind: bool,
-    /// The payment channel, whose rules the moment must obey ([wheel.NAME.channel.CHANNEL])
-    #[arg(long, value_name = "CHANNEL", conflicts_with = "file")]
-    channel: Option<String>,
-    /// When the order was created, for a channel's min_age [default: now]
-    #[arg(long, value_name = "RFC3339", requires = "channel", value_parser = arguments::moment)]
-    created_at: Option<Moment>,
+    #[command(flatten)]
+    through: ThroughChannel,
     /// NDJSON to read deadlines from; - is stdin
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "channel")]
     file: Option<String>,
     /// Goes on from this line of the file
     #[arg(long, value_name = "N", default_value_t = 1, requires = "file", value_parser = clap::value_parser!(u64).range(1..))]
@@ -83,6 +80,45 @@ struct OptionalWhen {
     /// The moment, with its offset: 2026-03-01T12:00:00+08:00, or 13-digit epoch milliseconds. One that has passed is due now
     #[arg(long = "at", value_name = "RFC3339", value_parser = arguments::moment, conflicts_with = "file", allow_hyphen_values = true)]
     moment: Option<Moment>,
+}
+
+/// The payment channel of an order, whose rules its moment must obey.
+#[derive(Debug, Args)]
+pub struct ThroughChannel {
+    /// The payment channel, whose rules the moment must obey ([wheel.NAME.channel.CHANNEL])
+    #[arg(long, value_name = "CHANNEL")]
+    channel: Option<String>,
+    /// When the order was created, for a channel's min_age [default: now]
+    #[arg(long, value_name = "RFC3339", requires = "channel", value_parser = arguments::moment)]
+    created_at: Option<Moment>,
+}
+
+impl ThroughChannel {
+    /// Refuses a moment that the channel, where there is one, does not allow.
+    pub async fn admit(&self, wheel: &Wheel, due_at: DueAt) -> crate::error::Result<()> {
+        let Some(channel) = self.channel.clone() else { return Ok(()) };
+        let field = if matches!(due_at, DueAt::Moment(_)) { "--at" } else { "--in" };
+        let through = Through { channel, created_at: self.created_at };
+        Ok(through.admit(wheel, field, due_at, wheel.now().await?)?)
+    }
+}
+
+/// A channel, and when the order that is paid through it was created; `None` for now.
+#[derive(Debug)]
+struct Through {
+    channel: String,
+    created_at: Option<Moment>,
+}
+
+impl Through {
+    fn admit(&self, wheel: &Wheel, field: &str, due_at: DueAt, now: Moment) -> Result<(), Invalid> {
+        let closes_at = match due_at {
+            DueAt::Moment(moment) => moment,
+            DueAt::After(window) => now.plus(window),
+        };
+        let age = closes_at.since(self.created_at.unwrap_or(now));
+        wheel.settings().channels.admit(&self.channel, field, closes_at.since(now), age)
+    }
 }
 
 /// The words of `--on-conflict`.
@@ -111,7 +147,7 @@ impl From<Conflict> for OnConflict {
 }
 
 impl Enqueue {
-    fn reminders(&self) -> Result<Option<Reminders>, crate::error::Invalid> {
+    fn reminders(&self) -> Result<Option<Reminders>, Invalid> {
         match (self.no_remind, self.remind.as_slice()) {
             (true, _) => Ok(Some(Reminders::default())),
             (false, []) => Ok(None),
@@ -150,15 +186,7 @@ pub async fn run(args: &Enqueue, context: &Context, output: &mut Output) -> Outc
         reminders: args.reminders()?,
     };
     let wheel = context.wheel()?;
-    if let Some(channel) = &args.channel {
-        let now = wheel.now().await?;
-        let (field, closes_at) = match due_at {
-            DueAt::Moment(moment) => ("--at", moment),
-            DueAt::After(window) => ("--in", now.plus(window)),
-        };
-        let age = closes_at.since(args.created_at.unwrap_or(now));
-        wheel.settings().channels.admit(channel, field, closes_at.since(now), age)?;
-    }
+    args.through.admit(&wheel, due_at).await?;
     one(&deadline, args, &wheel, output).await
 }
 
@@ -194,7 +222,7 @@ async fn one(deadline: &Deadline, args: &Enqueue, wheel: &Wheel, output: &mut Ou
 }
 
 /// Checks a W3C traceparent.
-fn traceparent(text: &str) -> Result<String, crate::error::Invalid> {
+fn traceparent(text: &str) -> Result<String, Invalid> {
     crate::trace::Traceparent::check("traceparent", text).map(|_| text.to_owned())
 }
 

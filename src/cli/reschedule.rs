@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::arguments::{self, When};
 use super::context::Context;
+use super::enqueue::ThroughChannel;
 use super::exit::Exit;
 use super::failure::Outcome;
 use super::output::Output;
@@ -28,6 +29,8 @@ pub struct Reschedule {
     id: Id,
     #[command(flatten)]
     when: When,
+    #[command(flatten)]
+    through: ThroughChannel,
     /// Only if the stored generation is still this one
     #[arg(long, value_name = "NUMBER")]
     generation: Option<u64>,
@@ -36,6 +39,7 @@ pub struct Reschedule {
 /// Moves it.
 pub async fn run(args: &Reschedule, context: &Context, output: &mut Output) -> Outcome {
     let wheel = context.wheel()?;
+    args.through.admit(&wheel, args.when.due_at()).await?;
     let answer = wheel.reschedule(&args.id, args.when.due_at(), args.generation.map(Generation)).await?;
     say(&wheel, &args.id, "rescheduled", answer, output).await
 }

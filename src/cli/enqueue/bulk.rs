@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::line;
+use super::line::{self, Line};
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::Output;
 use crate::clock::Moment;
 use crate::deadline::{Deadline, DueAt, OnConflict};
-use crate::error::{Error, StoreKind, escaped};
+use crate::error::{Error, Invalid, StoreKind, escaped};
 use crate::wheel::Wheel;
 
 /// Lines stored together: for 16 shards about 250 each, so that a script call stays near a millisecond.
@@ -36,7 +36,7 @@ pub struct Rules<'a> {
 /// Some lines of the file, in order.
 #[derive(Default)]
 struct Batch {
-    deadlines: Vec<(u64, Deadline)>,
+    lines: Vec<(u64, Line)>,
     rejected: Vec<(u64, String)>,
     /// The first line that comes after this batch.
     next_line: u64,
@@ -66,7 +66,7 @@ pub async fn run(rules: &Rules<'_>, wheel: &Wheel, output: &mut Output) -> Outco
             break Some((Exit::of_error(&error, false), error.to_string()));
         }
         count.next_line = batch.next_line;
-        bar.inc(if length.is_some() { batch.bytes } else { batch.deadlines.len() as u64 });
+        bar.inc(if length.is_some() { batch.bytes } else { batch.lines.len() as u64 });
         if let Some(failure) = batch.failure {
             break Some((Exit::BadData, failure));
         }
@@ -123,7 +123,7 @@ fn read(from: impl Read, from_line: u64, batches: &mpsc::Sender<Batch>) {
                 break;
             }
         }
-        if batch.deadlines.len() + batch.rejected.len() >= BATCH
+        if batch.lines.len() + batch.rejected.len() >= BATCH
             && batches.blocking_send(std::mem::take(&mut batch)).is_err()
         {
             return;
@@ -159,7 +159,7 @@ fn take(batch: &mut Batch, number: u64, line: &[u8], bytes: u64) {
         batch.rejected.push((number, format!("is longer than {MAX_LINE} bytes")));
     } else if !line.iter().all(u8::is_ascii_whitespace) {
         match line::parse(line) {
-            Ok(deadline) => batch.deadlines.push((number, deadline)),
+            Ok(line) => batch.lines.push((number, line)),
             Err(reason) => batch.rejected.push((number, reason)),
         }
     }
@@ -173,7 +173,7 @@ async fn store(
     count: &mut Count,
     output: &Output,
 ) -> Result<(), Error> {
-    let mut rest: Vec<&(u64, Deadline)> = batch.deadlines.iter().collect();
+    let mut rest: Vec<&(u64, Line)> = batch.lines.iter().collect();
     let mut pause = Duration::from_millis(50);
     // Windows become moments once a batch, by Redis's clock: a call that is repeated because its answer was lost then answers
     // `exists`, where a window would have moved on and met its own deadline as a conflict.
@@ -181,8 +181,17 @@ async fn store(
     for attempt in 1.. {
         if windows_from.is_none() {
             match wheel.now().await {
-                // What TIME cut off would make the window too short.
-                Ok(now) => windows_from = Some(now.plus(Duration::from_millis(1))),
+                Ok(now) => {
+                    rest.retain(|(number, line)| match line.admitted(wheel, now) {
+                        Ok(()) => true,
+                        Err(e) => {
+                            count.report(rules.file, &[(*number, e.to_string())], output);
+                            false
+                        }
+                    });
+                    // What TIME cut off would make the window too short.
+                    windows_from = Some(now.plus(Duration::from_millis(1)));
+                }
                 Err(e) if may_be_repeated(&e) && attempt < TRIES => {
                     tokio::time::sleep(pause).await;
                     pause *= 2;
@@ -192,7 +201,7 @@ async fn store(
             }
         }
         let deadlines: Vec<Deadline> =
-            rest.iter().map(|(_, deadline)| at_moment(deadline, windows_from)).collect();
+            rest.iter().map(|(_, line)| at_moment(&line.deadline, windows_from)).collect();
         let answers = wheel.enqueue_batch(&deadlines, rules.on_conflict, rules.force).await;
         let (mut again, mut failure) = (Vec::new(), None);
         for (&one, answer) in rest.iter().zip(answers) {
@@ -213,7 +222,7 @@ async fn store(
         match &failure {
             Error::Invalid(_) => {
                 let (far, near): (Vec<_>, Vec<_>) =
-                    again.into_iter().partition(|(_, d)| !wheel_reaches(wheel, d));
+                    again.into_iter().partition(|(_, line)| !wheel_reaches(wheel, &line.deadline));
                 for (number, _) in &far {
                     let days = wheel.settings().max_ahead.as_secs() / 86_400;
                     let reason = format!("due_at: expected at most {days} days ahead");
@@ -233,6 +242,14 @@ async fn store(
         rest = again;
     }
     Ok(())
+}
+
+impl Line {
+    /// Whether its channel allows it.
+    fn admitted(&self, wheel: &Wheel, now: Moment) -> Result<(), Invalid> {
+        let field = if matches!(self.deadline.due_at, DueAt::Moment(_)) { "due_at" } else { "in" };
+        self.through.as_ref().map_or(Ok(()), |through| through.admit(wheel, field, self.deadline.due_at, now))
+    }
 }
 
 /// Whether the call may be sent again: Redis put it off, or its answer was lost, and an enqueue is idempotent.

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::Through;
 use crate::clock::{Moment, parse_duration};
 use crate::deadline::{Cause, Deadline, DueAt, Id, Payload, Reminders};
 
@@ -21,20 +22,39 @@ struct Fields<'a> {
     traceparent: Option<String>,
     #[serde(default)]
     remind: Option<Vec<String>>,
+    #[serde(default)]
+    channel: Option<String>,
+    #[serde(default, borrow)]
+    created_at: Option<&'a RawValue>,
 }
 
-/// The deadline of a line, or what is wrong with it.
-pub fn parse(line: &[u8]) -> Result<Deadline, String> {
+/// What a line asks for.
+#[derive(Debug)]
+pub struct Line {
+    /// The deadline.
+    pub deadline: Deadline,
+    /// The payment channel whose rules it must obey.
+    pub through: Option<Through>,
+}
+
+/// What a line is, or what is wrong with it.
+pub fn parse(line: &[u8]) -> Result<Line, String> {
     let text = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?;
     let fields: Fields<'_> = serde_json::from_str(text).map_err(|e| reason(&e))?;
     let due_at = match (fields.due_at, fields.window) {
-        (Some(moment), None) => DueAt::Moment(due_at(moment)?),
+        (Some(moment), None) => DueAt::Moment(moment_of("due_at", moment)?),
         (None, Some(window)) => DueAt::After(parse_duration("in", &window).map_err(|e| e.to_string())?),
         (Some(_), Some(_)) => return Err("holds both due_at and in".to_owned()),
         (None, None) => return Err("holds no time: due_at or in is missing".to_owned()),
     };
+    let created_at = fields.created_at.map(|moment| moment_of("created_at", moment)).transpose()?;
+    let through = match fields.channel {
+        Some(channel) => Some(Through { channel, created_at }),
+        None if created_at.is_some() => return Err("holds created_at and no channel".to_owned()),
+        None => None,
+    };
     let payload = fields.payload.map_or(&b""[..], |p| p.get().as_bytes());
-    Ok(Deadline {
+    let deadline = Deadline {
         id: Id::new(&fields.id).map_err(|e| e.to_string())?,
         due_at,
         payload: Payload::from_json(payload).map_err(|e| e.to_string())?,
@@ -45,7 +65,8 @@ pub fn parse(line: &[u8]) -> Result<Deadline, String> {
             .map_err(|e| e.to_string())?,
         cause: Cause::Due,
         reminders: fields.remind.map(|before| reminders(&before)).transpose()?,
-    })
+    };
+    Ok(Line { deadline, through })
 }
 
 fn reminders(before: &[String]) -> Result<Reminders, String> {
@@ -54,12 +75,12 @@ fn reminders(before: &[String]) -> Result<Reminders, String> {
 }
 
 /// A moment as text, or as a number of epoch milliseconds.
-fn due_at(raw: &RawValue) -> Result<Moment, String> {
+fn moment_of(field: &str, raw: &RawValue) -> Result<Moment, String> {
     let text = match serde_json::from_str::<std::borrow::Cow<'_, str>>(raw.get()) {
         Ok(text) => text,
         Err(_) => raw.get().into(),
     };
-    Moment::parse("due_at", &text).map_err(|e| e.to_string())
+    Moment::parse(field, &text).map_err(|e| e.to_string())
 }
 
 /// serde_json's reason without its own line number, which is always 1 here.
@@ -83,13 +104,30 @@ mod tests {
         let deadline = parse(
             br#" {"payload": {"order_id":9007199254740993, "amount":0.1,"x":1e400}, "id":"o\u002d1","due_at":1772337600000} "#,
         )
-        .unwrap();
+        .unwrap()
+        .deadline;
         assert_eq!(deadline.id.as_str(), "o-1");
         assert_eq!(deadline.payload.as_bytes(), br#"{"order_id":9007199254740993, "amount":0.1,"x":1e400}"#);
         assert_eq!(deadline.due_at, DueAt::Moment(Moment::from_millis(1_772_337_600_000).unwrap()));
-        let window = parse(br#"{"id":"a","in":"1h 30m"}"#).unwrap();
+        let window = parse(br#"{"id":"a","in":"1h 30m"}"#).unwrap().deadline;
         assert_eq!(window.due_at, DueAt::After(std::time::Duration::from_secs(5400)));
         assert!(window.payload.is_empty());
+    }
+
+    #[test]
+    fn a_line_names_the_channel_whose_rules_it_obeys() {
+        let line = parse(br#"{"id":"a","in":"1m","channel":"wechat","created_at":1772337600000}"#).unwrap();
+        let through = line.through.unwrap();
+        assert_eq!(
+            (through.channel.as_str(), through.created_at.unwrap().as_millis()),
+            ("wechat", 1772337600000)
+        );
+        assert!(parse(br#"{"id":"a","in":"1m"}"#).unwrap().through.is_none());
+        assert_eq!(
+            refused(r#"{"id":"a","in":"1m","created_at":1772337600000}"#),
+            "holds created_at and no channel"
+        );
+        assert!(refused(r#"{"id":"a","in":"1m","channel":"w","created_at":"x"}"#).contains("created_at"));
     }
 
     #[test]
