@@ -126,3 +126,40 @@ async fn check_says_which_jobs_the_table_serves_and_which_index_is_missing() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_asks_the_shops_own_questions_and_tries_who_reminds() {
+    let (server, shop) = (RedisServer::start(RedisOptions::default()), Shop::open(Kind::Sqlite, 1).await);
+    let rule = |name: &str, column: &str| {
+        format!(
+            "[wheel.WHEEL.reconcile.rules.{name}]\nlevel = \"low\"\nsql = \"SELECT id FROM orders WHERE {column} < 0\"\n"
+        )
+    };
+    // Nobody listens on the first port; the second one takes calls.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let open = listener.local_addr().unwrap().port();
+    let check = async |rules: String, port: u16| {
+        let secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+        let net = format!(
+            "{NET}{rules}[wheel.WHEEL.reminder]\nkind = \"webhook\"\nurl = \"http://127.0.0.1:{port}/\"\n\
+             secret = \"{secret}\"\nallow_private = true\ntimeout = \"2s\"\nconnect_timeout = \"500ms\"\n"
+        );
+        let said = fleet(&server, &shop, &net).await.run(&["check", "--json"]).object();
+        let all = said["findings"].as_array().unwrap().clone();
+        let of = |level: &str| {
+            let found = all.iter().filter(|f| f["level"] == level);
+            found.map(|f| format!("{} {}\n", f["check"], f["found"])).collect::<String>()
+        };
+        (of("ok"), of("problem"))
+    };
+    let (ok, problems) = check(rule("good", "user_id") + &rule("bad", "amount"), 1).await;
+    assert!(ok.contains("reconcile: 1 of 2 questions answer"), "{ok}");
+    assert!(
+        problems.contains("reconcile: bad could not be answered") && problems.contains("amount"),
+        "{problems}"
+    );
+    assert!(problems.contains("reminder") && problems.contains("127.0.0.1:1"), "{problems}");
+    let (ok, problems) = check(rule("good", "user_id"), open).await;
+    assert!(ok.contains("reminder") && ok.contains("reconcile: 1 of 1 questions answer"), "{ok}");
+    assert!(!problems.contains("reminder") && !problems.contains("reconcile"), "{problems}");
+}

@@ -13,7 +13,7 @@ use super::failure::Outcome;
 use super::hook::Closer;
 use super::output::Output;
 use crate::clock::Reading;
-use crate::config::WheelConfig;
+use crate::config::{ReminderSettings, WheelConfig};
 use crate::error::{Error, Result, escaped};
 use crate::wheel::{ServerFacts, Store, Wheel};
 
@@ -305,6 +305,27 @@ async fn hook(config: &WheelConfig, wheel: &Wheel, redis: Option<&Reading>, find
             net::net(config, wheel, &name, findings).await;
         }
         Err(e) => findings.problem(&name, e.to_string(), "the hook could not close anything"),
+    }
+    reminder(config, findings).await;
+}
+
+/// The endpoint that reminds, where it is not the hook's own.
+async fn reminder(config: &WheelConfig, findings: &mut Findings) {
+    if matches!(config.reminder, ReminderSettings::Hook | ReminderSettings::Event) {
+        return;
+    }
+    let name = format!("wheel {} reminder", config.wheel.name);
+    let checked = match Closer::reminding(config) {
+        Ok(Some(reminder)) => reminder.hook().check().await,
+        Ok(None) => return,
+        Err(e) => Err(e),
+    };
+    match checked {
+        Ok(warnings) => {
+            warnings.iter().for_each(|warning| findings.warning(&name, warning.clone(), ""));
+            findings.ok(&name, "webhook");
+        }
+        Err(e) => findings.problem(&name, e.to_string(), "nobody could be reminded"),
     }
 }
 

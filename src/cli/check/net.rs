@@ -26,7 +26,9 @@ mod table {
     use super::{Findings, NO_TABLE, Wheel, WheelConfig};
     use crate::cli::net::{Net, declared};
     use crate::error::{Error, Result};
+    use crate::hook::sql::SqlSettings;
     use crate::hook::sql::pages::{OrdersTable, Which};
+    use crate::sweep::Reconcile;
 
     const LOST: &str = "what Redis loses is closed only when it is enqueued again";
     const INDEX: &str = "make an index on the columns of the guard, then the time column, then the key";
@@ -74,6 +76,34 @@ mod table {
             let every = crate::clock::show_duration(config.feed.every);
             let mark = Which::Since { mark: None, overlap: std::time::Duration::ZERO };
             say(feed.table().check(mark).await, "feed", &every, name, findings);
+        }
+        questions(hook, config, wheel, name, findings).await;
+    }
+
+    /// The shop's own questions are asked once: one that cannot be answered would be found out in the night.
+    async fn questions(
+        hook: &SqlSettings,
+        config: &WheelConfig,
+        wheel: &Wheel,
+        name: &str,
+        findings: &mut Findings,
+    ) {
+        let reconcile = Reconcile::new(wheel.clone(), hook, &config.sweep, config.reconcile.clone());
+        let checked = match &reconcile {
+            Ok(reconcile) => reconcile.check_questions().await,
+            // What is wrong with the table was said above.
+            Err(_) => return,
+        };
+        match checked {
+            Ok((0, _)) => {}
+            Ok((count, failed)) => {
+                for (rule, why) in &failed {
+                    let text = format!("reconcile: {rule} could not be answered: {why}");
+                    findings.problem(name, text, "see its sql in [wheel.NAME.reconcile]");
+                }
+                findings.ok(name, format!("reconcile: {} of {count} questions answer", count - failed.len()));
+            }
+            Err(e) => findings.problem(name, format!("reconcile: {e}"), "see [wheel.NAME.reconcile]"),
         }
     }
 
