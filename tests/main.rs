@@ -22,6 +22,8 @@ mod clock_guard;
 mod config;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod crash;
+#[cfg(feature = "sql")]
+mod database_load;
 mod deploy;
 mod events;
 mod explain;
