@@ -25,7 +25,10 @@ use crate::rig::redis::{RedisOptions, RedisServer};
 use shard::{Asked, Check, Given, IDS, Model, Place, ensure, same};
 use step::{Due, Expected, REMIND, Step, Verb, Verdict, history, millis};
 
-const HISTORIES: u32 = 5000;
+/// 2,000 here, 5,000 with `DUEWHEEL_TEST_LONG`.
+fn histories() -> u32 {
+    if std::env::var_os("DUEWHEEL_TEST_LONG").is_some() { 5000 } else { 2000 }
+}
 /// More than cores: while one waits for Redis the others compute.
 const THREADS: u32 = 4;
 const S: Shard = Shard(0);
@@ -36,7 +39,7 @@ const BASE_MS: u64 = 1_800_000_000_000;
 type Coverage = Mutex<BTreeMap<(&'static str, &'static str), u64>>;
 
 #[test]
-fn five_thousand_random_histories_end_as_the_model_says() {
+fn random_histories_end_as_the_model_says() {
     let server = RedisServer::start(RedisOptions::default());
     let coverage = Coverage::default();
     let ran = AtomicU64::new(0);
@@ -50,14 +53,14 @@ fn five_thousand_random_histories_end_as_the_model_says() {
         threads.into_iter().filter_map(|thread| thread.join().unwrap().err()).collect()
     });
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
-    assert_eq!(ran.load(Ordering::Relaxed), u64::from(HISTORIES));
+    assert_eq!(ran.load(Ordering::Relaxed), u64::from(histories()));
     every_pair_was_met(&coverage.lock().unwrap());
 }
 
 fn every_pair_was_met(met: &BTreeMap<(&'static str, &'static str), u64>) {
     for word in ["reminded", "reminder_failed"] {
         let times = met.get(&("total", word)).copied().unwrap_or(0);
-        assert!(times >= 100, "{word} only {times} times");
+        assert!(times >= 40, "{word} only {times} times");
     }
     let states = [State::Absent, State::Scheduled, State::Leased, State::Dead, State::Ended];
     let verbs = [
@@ -80,7 +83,7 @@ fn every_pair_was_met(met: &BTreeMap<(&'static str, &'static str), u64>) {
     for verb in verbs {
         for state in states {
             let times = met.get(&(state.as_str(), verb)).copied().unwrap_or(0);
-            assert!(times >= 20, "{verb} met {} only {times} times", state.as_str());
+            assert!(times >= 8, "{verb} met {} only {times} times", state.as_str());
         }
     }
 }
@@ -97,7 +100,7 @@ fn run(server: &RedisServer, db: u32, coverage: &Coverage, ran: &AtomicU64) -> R
         ..WheelSettings::new(duewheel::shard::WheelName::new("model").unwrap())
     };
     let wheel = Wheel::new(store, settings);
-    let config = Config { cases: HISTORIES / THREADS, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: histories() / THREADS, failure_persistence: None, ..Config::default() };
     let failed = TestRunner::new(config).run(&history(), |steps| {
         let outcome = runtime.block_on(History::play(&wheel, steps, coverage));
         ran.fetch_add(1, Ordering::Relaxed);
