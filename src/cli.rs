@@ -40,10 +40,13 @@ mod release;
 mod reschedule;
 mod resume;
 mod row;
+mod serve;
+mod signals;
 mod stats;
 mod supervisor;
 #[cfg(feature = "sql")]
 mod sweep;
+mod token;
 mod verify;
 mod wheel;
 mod worker;
@@ -95,6 +98,7 @@ fn run(arguments: &Arguments, output: &mut Output) -> Outcome {
     match command {
         Command::Completions(args) => return completions::run(args, output),
         Command::Man(args) => return man::run(args, output),
+        Command::Token(args) => return token::run(args, output),
         Command::Config(args) if args.default => return configuration::print_default(output),
         _ => {}
     }
@@ -140,6 +144,8 @@ async fn dispatch(command: &Command, context: &Context, output: &mut Output) -> 
         Command::Export(args) => export::run(args, context, output).await,
         Command::Import(args) => import::run(args, context, output).await,
         Command::Worker(args) => worker::run(args, context, output).await,
+        Command::Serve(args) => serve::run(args, context, output).await,
+        Command::Token(_) => Ok(Exit::Done),
         Command::Check(args) => check::run(args, context, output).await,
         Command::Bench(args) => bench::run(args, context, output).await,
         Command::Config(_) | Command::Completions(_) | Command::Man(_) => Ok(Exit::Done),

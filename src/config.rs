@@ -6,6 +6,7 @@ mod draft;
 mod environment;
 mod file;
 mod hook;
+mod http;
 mod kafka;
 mod limits;
 mod metrics;

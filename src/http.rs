@@ -1,3 +1,112 @@
-//! What is answered over HTTP.
+//! The HTTP API: the verbs of a wheel for services that do not embed the library. docs/api.md is its manual, `/openapi.json` its grammar.
+//!
+//! Every request passes the gate (`gate`: sender, shape, room), is handed to the handler of its operation (`operation` is the table), and
+//! leaves as JSON or as a problem with a stable code (`problem`). The frame that listens (`server`) knows nothing of it.
 
+mod batch;
+mod body;
+mod call;
+mod combiner;
+mod dead;
+mod deadlines;
+mod door;
+mod events;
+mod fields;
+mod gate;
+#[cfg(feature = "cli")]
 pub mod health;
+mod movement;
+mod openapi;
+mod operation;
+mod overview;
+mod placement;
+mod problem;
+mod query;
+mod repeat;
+mod seat;
+mod server;
+mod settings;
+mod stall;
+mod tls;
+mod token;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::routing::on;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use door::Door;
+pub use openapi::document;
+use operation::Operation;
+pub use seat::{Seat, Working};
+pub use server::Server;
+pub use settings::{HttpSettings, Limits, TlsFiles};
+pub use tls::Tls;
+pub use token::{Scope, Token};
+
+use crate::wheel::Wheel;
+
+/// The API over some wheels.
+#[derive(Debug)]
+pub struct Api {
+    doors: BTreeMap<String, Arc<Door>>,
+    tokens: RwLock<Arc<[Token]>>,
+    limits: Limits,
+    /// Room for requests in work.
+    requests: Semaphore,
+    /// Room for event streams.
+    streams: Arc<Semaphore>,
+    /// Ends the event streams.
+    stop: CancellationToken,
+    /// The OpenAPI document.
+    document: axum::body::Bytes,
+}
+
+impl Api {
+    /// Serves these wheels. `stop` ends the event streams, which would go on for ever. Needs a tokio runtime.
+    pub fn new(
+        wheels: impl IntoIterator<Item = Wheel>,
+        settings: &HttpSettings,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        let door = |wheel: Wheel| (wheel.name().as_str().to_owned(), Arc::new(Door::new(wheel)));
+        Arc::new(Self {
+            doors: wheels.into_iter().map(door).collect(),
+            tokens: RwLock::new(settings.tokens.clone().into()),
+            limits: settings.limits.clone(),
+            requests: Semaphore::new(settings.limits.max_requests),
+            streams: Arc::new(Semaphore::new(settings.limits.max_streams)),
+            stop,
+            document: document().into(),
+        })
+    }
+
+    /// Lets these in from now on. None at all is refused where there were some: it would open the door to everybody.
+    pub fn set_tokens(&self, tokens: Vec<Token>) -> bool {
+        let mut now = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
+        let good = now.is_empty() == tokens.is_empty();
+        if good {
+            *now = tokens.into();
+        }
+        good
+    }
+
+    fn tokens(&self) -> Arc<[Token]> {
+        self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The routes.
+    pub fn router(self: &Arc<Self>) -> Router {
+        let mut router = Router::new();
+        for operation in Operation::ALL {
+            let handler =
+                move |State(api): State<Arc<Self>>, request: Request| gate::enter(api, operation, request);
+            router = router.route(operation.path(), on(operation.filter(), handler));
+        }
+        router.fallback(gate::lost).method_not_allowed_fallback(gate::wrong_method).with_state(self.clone())
+    }
+}

@@ -66,7 +66,7 @@ pub mod worker;
 pub mod cli;
 #[cfg(feature = "cli")]
 pub mod config;
-#[cfg(feature = "cli")]
+#[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "cli")]
 pub mod telemetry;

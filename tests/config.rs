@@ -577,3 +577,32 @@ fn a_topic_is_told_only_by_a_build_that_knows_kafka_and_with_what_keeps_events_w
     );
     assert!(resolve("[wheel.a]").unwrap().wheels[0].kafka.is_none());
 }
+
+#[test]
+#[cfg(feature = "http")]
+fn the_api_listens_beyond_this_machine_with_tokens_only_and_every_mistake_is_named() {
+    assert_eq!(defaults().http.limits, duewheel::http::Limits::default());
+    let hash = "ab".repeat(32);
+    let token = format!("shop read,enqueue sha256:{hash}");
+    let good = resolve(&format!("[http]\nlisten = '0.0.0.0:8480'\ntokens = ['{token}']\n")).unwrap();
+    assert_eq!((good.http.listen.port(), good.http.tokens.len()), (8480, 1));
+    let shown = good.shown.iter().find(|shown| shown.key == "http.tokens").unwrap();
+    assert!(!shown.value.contains(&hash));
+    let lines = format!("[http]\ntokens = '''\n# the shop\n{token}\n\n{}'''\n", token.replace("shop", "old"));
+    assert_eq!(resolve(&lines).unwrap().http.tokens.len(), 2);
+    for (text, why) in [
+        ("listen = '0.0.0.0:8480'".to_owned(), "let in by tokens only"),
+        ("listen = '[::]:8480'".to_owned(), "let in by tokens only"),
+        ("listen = 'localhost'".to_owned(), "expected ADDRESS:PORT"),
+        ("tokens = ['dwt_leaked']".to_owned(), "duewheel token new"),
+        (format!("tokens = ['{token}', '{token}']"), "given twice"),
+        ("tls_cert_file = 'a.pem'".to_owned(), "tls_key_file: is missing"),
+        ("max_body_kib = 0".to_owned(), "from 1 to 65536"),
+        ("header_timeout = '30'".to_owned(), "header_timeout"),
+        ("max_conections = 1".to_owned(), "did you mean max_connections?"),
+    ] {
+        let problems = resolve(&format!("[http]\n{text}\n")).expect_err(&text);
+        assert!(problems.contains(why), "{text}:\n{problems}");
+        assert!(!problems.contains("leaked"));
+    }
+}

@@ -164,7 +164,7 @@ fn only_the_wheel_names_the_redis_client() {
 fn only_the_hook_names_a_database_or_an_http_client() {
     only("src/hook", &["sqlx::", "use sqlx"]);
     // Spans are sent to a collector, which is neither a shop nor a database.
-    only_in(&["src/hook", "src/telemetry/otlp.rs"], &["hyper::client", "tokio_rustls::"]);
+    only_in(&["src/hook", "src/telemetry/otlp.rs"], &["hyper::client", "TlsConnector"]);
 }
 
 #[test]

@@ -33,6 +33,8 @@ mod fleet;
 mod formats;
 mod hold_policy;
 mod house;
+#[cfg(all(feature = "http", feature = "webhook"))]
+mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod late_payment;

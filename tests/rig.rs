@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "the rig offers more than one promise area needs")]
 
+#[cfg(all(feature = "http", feature = "webhook"))]
+pub mod api;
 pub mod cli;
 pub mod clock_shim;
 pub mod cluster;

@@ -107,6 +107,8 @@ pub enum Command {
     Export(export::Export),
     Import(import::Import),
     Worker(worker::Worker),
+    Serve(super::serve::Serve),
+    Token(super::token::TokenCommand),
     Check(check::Check),
     Config(configuration::Configuration),
     Bench(bench::Bench),
@@ -126,10 +128,25 @@ impl Command {
             Self::Explain(_) => true,
             #[cfg(feature = "sql")]
             Self::Reconcile(args) => !args.heal,
+            Self::Token(_) => true,
             Self::Dead(args) => args.reads(),
             Self::Incident(args) => args.reads(),
             Self::Wheel(args) => args.reads(),
             _ => false,
+        }
+    }
+
+    /// Whether it goes on until it is told to stop.
+    pub fn goes_on(&self) -> bool {
+        matches!(self, Self::Worker(_) | Self::Serve(_))
+    }
+
+    /// Where it is told to listen.
+    pub fn listen(&self) -> Option<&str> {
+        match self {
+            Self::Worker(args) => args.listen.as_deref(),
+            Self::Serve(args) => args.listen.as_deref(),
+            _ => None,
         }
     }
 

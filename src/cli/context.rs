@@ -33,6 +33,7 @@ impl Context {
                 worker.metrics.iter().map(|address| ("--metrics", format!("metrics.listen={address}"))),
             );
         }
+        flags.extend(command.listen().map(|address| ("--listen", format!("http.listen={address}"))));
         let mut context = Self {
             config: resolve(global.config.as_deref(), &flags, global.wheel.as_deref())?,
             wheel: global.wheel.clone(),
@@ -42,10 +43,7 @@ impl Context {
         };
         let log = &context.config.log;
         // A command that ends at once says its own part; the log is for what goes on.
-        let filter = match (log.level_is_given, command) {
-            (false, Command::Worker(_)) | (true, _) => log.level.as_str(),
-            (false, _) => "warn",
-        };
+        let filter = if log.level_is_given || command.goes_on() { log.level.as_str() } else { "warn" };
         let telemetry = Telemetry::start(filter, log.format == LogFormat::Json).map_err(Failure::Usage)?;
         context.telemetry = Some(telemetry);
         Ok(context)
@@ -122,9 +120,10 @@ fn flags(global: &Global) -> Vec<(&'static str, String)> {
 
 /// A runtime: one thread for a command that asks and ends, all cores for one that works.
 pub fn runtime(command: &Command) -> Result<tokio::runtime::Runtime, Failure> {
-    let mut builder = match command {
-        Command::Worker(_) | Command::Bench(_) => tokio::runtime::Builder::new_multi_thread(),
-        _ => tokio::runtime::Builder::new_current_thread(),
+    let mut builder = if command.goes_on() || matches!(command, Command::Bench(_)) {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
     };
     builder.enable_all().build().map_err(|e| Failure::Stopped(super::exit::Exit::Failure, e.to_string()))
 }

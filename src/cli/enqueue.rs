@@ -5,7 +5,6 @@ mod line;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::json;
 
 use super::arguments;
 use super::context::Context;
@@ -13,7 +12,7 @@ use super::exit::Exit;
 use super::failure::{Failure, Outcome};
 use super::output::Output;
 use super::payload;
-use super::row::{refusal_json, refusal_text};
+use super::row::{enqueued_json, refusal_json, refusal_text};
 use crate::clock::{Moment, distance};
 use crate::deadline::{Cause, Deadline, DueAt, Id, OnConflict, Reminders};
 use crate::error::{Invalid, escaped};
@@ -206,10 +205,7 @@ async fn one(deadline: &Deadline, args: &Enqueue, wheel: &Wheel, output: &mut Ou
                 enqueued.due_at,
                 distance(enqueued.due_at, now)
             );
-            let object = json!({
-                "outcome": how, "wheel": name, "id": id, "due_at": enqueued.due_at.to_string(),
-                "due_at_ms": enqueued.due_at.as_millis(), "generation": enqueued.generation.0,
-            });
+            let object = enqueued_json(name, id, &enqueued);
             output.say(&text, &object)?;
             Ok(Exit::Done)
         }

@@ -11,20 +11,8 @@ use super::failure::{Failure, Outcome};
 use super::output::Output;
 use crate::clock::Moment;
 use crate::error::{Error, escaped};
-use crate::wheel::ShardEvent;
+use crate::wheel::{EVENT_KINDS, ShardEvent};
 
-/// What can happen to a deadline, as the streams name it.
-const KINDS: [&str; 9] = [
-    "closed",
-    "skipped",
-    "cancelled",
-    "reminded",
-    "reminder_failed",
-    "dead",
-    "revived",
-    "resurrected",
-    "late_payment",
-];
 /// Between two looks of `--follow`; what happened is shown at most about this much later.
 const PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause while Redis is away.
@@ -49,7 +37,7 @@ pub struct Events {
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration)]
     since: Option<Duration>,
     /// Only this kind of event; may be given again
-    #[arg(long = "type", value_name = "TYPE", value_parser = KINDS)]
+    #[arg(long = "type", value_name = "TYPE", value_parser = EVENT_KINDS)]
     kinds: Vec<String>,
 }
 

@@ -8,10 +8,11 @@ use super::context::{Context, note};
 use super::exit::Exit;
 use super::failure::Outcome;
 use super::output::Output;
-use super::paid::{age, incident_json};
+use super::paid::age;
 use crate::clock::Moment;
 use crate::deadline::Id;
 use crate::error::escaped;
+use crate::wheel::shape::incident_json;
 use crate::wheel::{Acknowledged, Incident};
 
 /// Arguments of `incident`.

@@ -15,6 +15,7 @@ use crate::clock::{Moment, show_span};
 use crate::deadline::Id;
 use crate::error::escaped;
 use crate::wheel::answer::Cancelled;
+use crate::wheel::shape::{incident_json, late_word};
 use crate::wheel::{Incident, IncidentKind, Paid as Met, Payment};
 
 /// Arguments of `paid`.
@@ -64,20 +65,12 @@ pub async fn run(args: &Paid, context: &Context, output: &mut Output) -> Outcome
         }
         Met::Incident(incident) => {
             object["incident"] = incident_json(&incident);
-            (outcome_of(incident.kind), late(&incident), Exit::Refused)
+            (late_word(incident.kind), late(&incident), Exit::Refused)
         }
     };
     object["outcome"] = outcome.into();
     output.say(&format!("{name} {}: {text}", escaped(id)), &object)?;
     Ok(exit)
-}
-
-fn outcome_of(kind: IncidentKind) -> &'static str {
-    match kind {
-        IncidentKind::Closed => "late",
-        IncidentKind::Dead => "dead",
-        IncidentKind::Closing => "closing",
-    }
 }
 
 /// `closed 3m before the payment; see duewheel incident`.
@@ -97,11 +90,4 @@ pub fn age(incident: &Incident) -> String {
     let ms = incident.age_ms();
     let by = show_span(Duration::from_millis(ms.unsigned_abs()));
     if ms < 0 { format!("paid {by} before") } else { format!("paid {by} after") }
-}
-
-/// An incident for a machine.
-pub fn incident_json(incident: &Incident) -> serde_json::Value {
-    let mut object = serde_json::to_value(incident).unwrap_or_default();
-    object["age_ms"] = incident.age_ms().into();
-    object
 }

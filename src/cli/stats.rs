@@ -1,10 +1,8 @@
 //! `duewheel stats`: the wheel in numbers, once or again and again.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
 
 use super::arguments;
 use super::context::Context;
@@ -14,6 +12,7 @@ use super::output::Output;
 use crate::clock::Moment;
 use crate::error::escaped;
 use crate::wheel::answer::Stats as Numbers;
+use crate::wheel::shape::{stats_json, widest};
 use crate::wheel::{Wheel, WorkerRecord};
 
 /// Clocks that differ by less than this are not worth a row.
@@ -68,14 +67,7 @@ async fn print(
     let trip = if stats.tripped_shards > 0 { wheel.held_by().await?.trip } else { None };
     let held: Vec<&WorkerRecord> = presence.workers.iter().filter(|w| !w.held_back.is_empty()).collect();
     if output.is_json() {
-        let mut object = serde_json::to_value(stats).map_err(std::io::Error::from)?;
-        object["wheel"] = wheel.name().as_str().into();
-        object["workers"] = workers.into();
-        object["trip"] = serde_json::to_value(&trip).map_err(std::io::Error::from)?;
-        object["limit"] = serde_json::to_value(bucket).map_err(std::io::Error::from)?;
-        object["held_back"] = held.iter().map(|worker| held_object(worker)).collect();
-        object["clocks_ms"] =
-            serde_json::to_value(widest(&presence.workers)).map_err(std::io::Error::from)?;
+        let object = stats_json(wheel.name().as_str(), stats, &presence.workers, bucket, trip.as_ref());
         return Ok(output.object(&object)?);
     }
     let now = Moment::EPOCH.plus(Duration::from_millis(stats.now_ms));
@@ -112,22 +104,6 @@ async fn print(
     }
     output.line(&format!("{} at {now}", wheel.name()))?;
     Ok(output.table(&["", "count", ""], rows)?)
-}
-
-fn held_object(worker: &WorkerRecord) -> serde_json::Value {
-    json!({"host": worker.host, "pid": worker.pid, "reasons": worker.held_back})
-}
-
-/// The widest offset of each clock that any worker has seen: milliseconds ahead of Redis's.
-fn widest(workers: &[WorkerRecord]) -> BTreeMap<&str, i64> {
-    let mut widest: BTreeMap<&str, i64> = BTreeMap::new();
-    for (name, ahead) in workers.iter().flat_map(|worker| &worker.clocks) {
-        let known = widest.entry(name).or_default();
-        if ahead.abs() > known.abs() {
-            *known = *ahead;
-        }
-    }
-    widest
 }
 
 fn row(name: &str, count: impl std::fmt::Display, remark: &str) -> Vec<String> {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::future::join_all;
 use secrecy::ExposeSecret as _;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -15,6 +14,8 @@ use super::exit::Exit;
 use super::failure::{Failure, Outcome};
 use super::hook::Closer;
 use super::output::Output;
+use super::serve::Service;
+use super::signals::{Asked, Signals};
 use super::supervisor::Supervisor;
 use crate::config::{Config, WheelConfig, shown_url};
 use crate::error::{Error, StoreKind};
@@ -51,6 +52,9 @@ pub struct Worker {
     /// Answers /metrics, /livez and /readyz there: an IP address and a port
     #[arg(long, value_name = "ADDR")]
     pub(super) metrics: Option<String>,
+    /// Serves the HTTP API, too, here: ADDRESS:PORT (see duewheel serve)
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
 }
 
 /// One wheel that is served.
@@ -92,6 +96,10 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
     let mut supervisor = Supervisor::of_process();
     supervisor.ready(&serving(&served));
     let tallies: Vec<Arc<Tally>> = served.iter().map(|one| one.fleet.tally()).collect();
+    let service = match &args.listen {
+        Some(_) => Some(Service::start(context, served.iter().map(|one| one.wheel.clone()), &stop).await?),
+        None => None,
+    };
     let work = join_all(served.iter().map(|one| serve(one, context, !args.until_idle, stop.clone())));
     tokio::pin!(work);
     let mut report = tokio::time::interval(REPORT);
@@ -111,7 +119,9 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
                 }
                 Asked::Reload => {
                     supervisor.reloading();
-                    reload(context, &served);
+                    if let (Some(config), Some((service, _))) = (reload(context, &served), &service) {
+                        service.reload(&config);
+                    }
                     supervisor.ready(&serving(&served));
                 }
             },
@@ -124,6 +134,10 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
             }
         }
     };
+    if let Some((_, answering)) = service {
+        stop.cancel();
+        let _ = answering.await;
+    }
     #[cfg(feature = "otlp")]
     if let Some(exporter) = exporter {
         exporter.end().await;
@@ -322,12 +336,12 @@ async fn is_idle(served: &[Served]) -> bool {
 }
 
 /// Takes over what can change while it works, and says what cannot.
-fn reload(context: &Context, served: &[Served]) {
+fn reload(context: &Context, served: &[Served]) -> Option<Config> {
     let config = match context.reload() {
         Ok(config) => config,
         Err(e) => {
             tracing::error!(error = %e, "configuration was read again and is not taken over");
-            return;
+            return None;
         }
     };
     tracing::info!("configuration was read again");
@@ -363,6 +377,7 @@ fn reload(context: &Context, served: &[Served]) {
     if !changed.is_empty() {
         tracing::warn!(keys = changed.join(", "), "changed, and need a restart");
     }
+    Some(config)
 }
 
 /// Where Redis is, without the password.
@@ -371,9 +386,12 @@ fn shown(config: &Config) -> String {
 }
 
 /// Keys that a reload cannot take over and whose value is another now. Hidden parts are the secrets, which were taken over.
-fn changed(before: &Config, after: &Config) -> Vec<String> {
+pub fn changed(before: &Config, after: &Config) -> Vec<String> {
     let takes_over = |key: &str| {
-        key.starts_with("log.level") || key.contains("secret") || key.starts_with("redis.password")
+        key.starts_with("log.level")
+            || key.contains("secret")
+            || key.starts_with("redis.password")
+            || key.starts_with("http.tokens")
     };
     let differs = |shown: &&crate::config::Shown| {
         !takes_over(&shown.key) && !before.shown.iter().any(|b| b.key == shown.key && b.value == shown.value)
@@ -410,43 +428,5 @@ fn said(served: &[Served], drained: &[Drained], output: &mut Output) -> Outcome 
         let text =
             format!("the grace ran out with {left} leases in work; they end by themselves and come back");
         Err(Failure::Stopped(Exit::Failure, text))
-    }
-}
-
-/// What a signal asks for.
-enum Asked {
-    End(Exit),
-    Reload,
-}
-
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn listen() -> Result<Self, Failure> {
-        let listen =
-            |kind| signal(kind).map_err(|e| Failure::Stopped(Exit::Failure, format!("signals: {e}")));
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> Asked {
-        tokio::select! {
-            _ = self.interrupt.recv() => Asked::End(Exit::Interrupted),
-            _ = self.terminate.recv() => Asked::End(Exit::Terminated),
-            _ = self.hangup.recv() => Asked::Reload,
-        }
-    }
-
-    /// The end that a signal asks for before the work has begun: nothing is in hand, so it is a clean one.
-    async fn ended(&mut self) -> Exit {
-        while let Asked::Reload = self.next().await {}
-        Exit::Done
     }
 }

@@ -26,6 +26,8 @@ pub struct Config {
     pub log: LogSettings,
     /// Where probes and scrapes are answered.
     pub metrics: MetricsSettings,
+    /// The HTTP API.
+    pub http: crate::http::HttpSettings,
     /// What is odd but can be lived with; one sentence each.
     pub warnings: Vec<String>,
     /// Every value in force and where it came from.
@@ -98,6 +100,7 @@ impl Config {
         let redis = server::resolve(&mut Section::new(&draft, &mut findings, &["redis"], None));
         let log = log(&mut Section::new(&draft, &mut findings, &["log"], None));
         let metrics = metrics::resolve(&mut Section::new(&draft, &mut findings, &["metrics"], None));
+        let http = super::http::resolve(&mut Section::new(&draft, &mut findings, &["http"], None));
         let mut names = draft.names_below("wheel");
         if names.is_empty() {
             names.push("orders".to_owned());
@@ -111,7 +114,7 @@ impl Config {
             return Err(Error::Config(problems));
         }
         let warnings = draft.warnings.iter().cloned().chain(findings.warnings).collect();
-        Ok(Self { redis, wheels, log, metrics, warnings, shown: findings.shown, file: draft.file })
+        Ok(Self { redis, wheels, log, metrics, http, warnings, shown: findings.shown, file: draft.file })
     }
 
     /// The wheel of that name; without a name the only one there is.

@@ -11,6 +11,19 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::shard::Shard;
 
+/// What can happen to a deadline, as the streams name it.
+pub const EVENT_KINDS: [&str; 9] = [
+    "closed",
+    "skipped",
+    "cancelled",
+    "reminded",
+    "reminder_failed",
+    "dead",
+    "revived",
+    "resurrected",
+    "late_payment",
+];
+
 /// Stream entries read from a shard at once; each may tell of up to 500 ids.
 const PAGE: usize = 200;
 

@@ -97,6 +97,7 @@ macro_rules! limit_script {
 limit_script!(GRANT, "grant");
 limit_script!(BREAKER, "breaker");
 wheel_script!(JOB, "job", " flags=allow-oom");
+wheel_script!(REQUEST, "request", "");
 
 script!(FORMAT, "format", "", true, ["number", "shard"]);
 script!(

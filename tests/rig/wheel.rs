@@ -8,7 +8,7 @@ use duewheel::deadline::{Cause, Deadline, DueAt, Id, OnConflict, Payload};
 use duewheel::lease::Lease;
 use duewheel::shard::{Shard, ShardCount, WheelName};
 use duewheel::wheel::answer::{Answer, Enqueued};
-use duewheel::wheel::{Ask, Claimed, RedisSettings, Store, Wheel, WheelSettings};
+use duewheel::wheel::{Ask, Claimed, RedisSettings, Settlement, Store, What, Wheel, WheelSettings};
 
 use super::redis::RedisServer;
 
@@ -84,6 +84,19 @@ pub async fn claim(wheel: &Wheel, shard: Shard, nonce: u64) -> Claimed {
 
 pub fn ids(leases: &[Lease]) -> Vec<&str> {
     leases.iter().map(|lease| lease.id.as_str()).collect()
+}
+
+/// Puts an id aside as dead, for that reason.
+pub async fn bury(wheel: &Wheel, text: &str, reason: &str) {
+    static NONCE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1 << 40);
+    let order = id(text);
+    enqueue(wheel, text, after(0)).await.unwrap();
+    let shard = wheel.shard_of(&order);
+    let nonce = NONCE.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let leases = claim(wheel, shard, nonce).await.leases;
+    let lease = leases.iter().find(|lease| lease.id == order).expect("it was due");
+    let bury = Settlement { id: order, fence: lease.fence, what: What::Bury(reason.to_owned()) };
+    wheel.settle(shard, &[bury]).await.unwrap();
 }
 
 /// Lets the wheel's clock be set by [`Wheel::at_fixed_time`].

@@ -1,0 +1,134 @@
+//! `duewheel serve`: the HTTP API until it is told to stop.
+
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::failure::{Failure, Outcome};
+use super::output::Output;
+use super::signals::{Asked, Signals};
+use super::worker::changed;
+use crate::config::Config;
+use crate::error::{Error, StoreKind};
+use crate::http::{Api, Server, Tls};
+use crate::wheel::Wheel;
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+#[command(
+    about = "Serves the HTTP API until it is told to stop",
+    long_about = "Serves the HTTP API over every configured wheel, or the one of --wheel: enqueue, cancel, reschedule, hold, look, and \
+                  what operators do. It closes nothing by itself; workers do, elsewhere or with `duewheel worker --listen`. Any number \
+                  of servers work side by side. The manual is docs/api.md, the grammar /openapi.json.\n\nWithout tokens it listens on \
+                  this machine only (`duewheel token new`). SIGTERM and SIGINT let requests in work finish within `http.grace`; SIGHUP \
+                  reads tokens, certificate and log level again.",
+    after_help = "Examples:\n  duewheel serve\n  duewheel serve --listen 127.0.0.1:9000\n  duewheel serve --listen 0.0.0.0:8480 \
+                  --config /etc/duewheel/duewheel.toml     with [http] tokens_file and TLS"
+)]
+pub struct Serve {
+    /// Where to listen: ADDRESS:PORT [default: http.listen, 127.0.0.1:8480]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+}
+
+/// Serves.
+pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outcome {
+    let mut signals = Signals::listen()?;
+    let store = context.store()?;
+    match super::check::unfit(&store).await {
+        Ok(problems) if !problems.is_empty() => return Err(Error::Config(problems).into()),
+        Ok(_) => {}
+        Err(e) if e.store_kind().is_some_and(StoreKind::is_temporary) => {
+            tracing::warn!(error = %e, "redis is away; serving all the same");
+        }
+        Err(e) => return Err(e.into()),
+    }
+    let configs = match &context.wheel {
+        Some(_) => vec![context.wheel_config()?],
+        None => context.config.wheels.iter().collect(),
+    };
+    let wheels = configs.into_iter().map(|config| Wheel::new(store.clone(), config.wheel.clone()));
+    let stop = CancellationToken::new();
+    let (service, mut answering) = Service::start(context, wheels, &stop).await?;
+    loop {
+        tokio::select! {
+            _ = &mut answering => return Ok(Exit::Done),
+            signal = signals.next() => match signal {
+                Asked::End(exit) if stop.is_cancelled() => return Ok(exit),
+                Asked::End(_) => stop.cancel(),
+                Asked::Reload => reload(context, &service),
+            },
+        }
+    }
+}
+
+fn reload(context: &Context, service: &Service) {
+    let config = match context.reload() {
+        Ok(config) => config,
+        Err(e) => {
+            tracing::error!(error = %e, "configuration was read again and is not taken over");
+            return;
+        }
+    };
+    if let Some(telemetry) = context.telemetry()
+        && let Err(e) = telemetry.set_filter(&config.log.level)
+    {
+        tracing::error!(error = %e, "log level is not taken over");
+    }
+    service.reload(&config);
+    let changed = changed(&context.config, &config);
+    if !changed.is_empty() {
+        tracing::warn!(keys = changed.join(", "), "changed, and need a restart");
+    }
+}
+
+/// The API, answering.
+pub struct Service {
+    api: Arc<Api>,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Service {
+    /// Listens, and answers requests about these wheels until `stop`; the task ends when the last one is answered.
+    pub async fn start(
+        context: &Context,
+        wheels: impl IntoIterator<Item = Wheel>,
+        stop: &CancellationToken,
+    ) -> Result<(Self, JoinHandle<()>), Failure> {
+        let settings = &context.config.http;
+        let tls = settings.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
+        let server = Server::bind("http.listen", settings.listen, settings.limits.clone()).await?;
+        let (address, guarded) = (server.address(), !settings.tokens.is_empty());
+        if tls.is_none() && !address.ip().is_loopback() {
+            tracing::warn!(%address, "tokens and orders cross the network unencrypted: set http.tls_cert_file, or put a proxy in front");
+        }
+        let server = match &tls {
+            Some(tls) => server.with_tls(tls.clone()),
+            None => server,
+        };
+        tracing::info!(%address, tls = tls.is_some(), tokens = guarded, "listening");
+        let api = Api::new(wheels, settings, stop.clone());
+        let answering = tokio::spawn(server.run(api.router(), stop.clone()));
+        Ok((Self { api, tls }, answering))
+    }
+
+    /// Takes over tokens and certificate.
+    pub fn reload(&self, config: &Config) {
+        let count = config.http.tokens.len();
+        if self.api.set_tokens(config.http.tokens.clone()) {
+            tracing::info!(tokens = count, "tokens were read again");
+        } else {
+            tracing::error!("tokens are not taken over: from none to some or back needs a restart");
+        }
+        if let (Some(tls), Some(files)) = (&self.tls, &config.http.tls) {
+            match tls.reload(files) {
+                Ok(()) => tracing::info!("certificate was read again"),
+                Err(e) => tracing::error!(error = %e, "certificate is not taken over"),
+            }
+        }
+    }
+}

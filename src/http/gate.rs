@@ -1,0 +1,230 @@
+//! The gate that every request passes: who sends it, is it whole, is there room for it. What passes is handed to its handler; what does
+//! not is answered here. Every answer leaves through here, too, and carries what every answer carries.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts as _, RawPathParams, Request};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, HOST, X_CONTENT_TYPE_OPTIONS};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
+use axum::response::Response;
+
+use super::call::{Call, Outcome};
+use super::door::Door;
+use super::operation::Operation;
+use super::problem::Problem;
+use super::query::Query;
+use super::repeat::{self, Turn};
+use super::seat::Seat;
+use super::token::find;
+use super::{Api, batch, body, dead, deadlines, events, movement, overview};
+use crate::clock::Moment;
+use crate::deadline::Id;
+use crate::error::shown;
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Answers a request for an operation.
+pub(super) async fn enter(api: Arc<Api>, operation: Operation, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let request_id = request_id(&parts.headers);
+    let (response, closes) = match answer(&api, operation, parts, body, &request_id).await {
+        Ok(response) => (response, false),
+        Err(problem) => {
+            let closes = problem.closes();
+            (problem.respond(&request_id), closes)
+        }
+    };
+    tracing::debug!(
+        request_id,
+        operation = operation.name(),
+        status = response.status().as_u16(),
+        "answered"
+    );
+    dressed(response, &request_id, closes)
+}
+
+/// Answers a request for a path that there is not.
+pub(super) async fn lost(request: Request) -> Response {
+    let request_id = request_id(request.headers());
+    let problem = Problem::not_found("no_such_path", "there is no such path; see /openapi.json");
+    dressed(problem.respond(&request_id), &request_id, false)
+}
+
+/// Answers a request for a path that there is, with a method that it does not know.
+pub(super) async fn wrong_method(request: Request) -> Response {
+    let request_id = request_id(request.headers());
+    dressed(Problem::not_allowed().respond(&request_id), &request_id, false)
+}
+
+async fn answer(
+    api: &Arc<Api>,
+    operation: Operation,
+    mut parts: Parts,
+    body: Body,
+    request_id: &str,
+) -> Result<Response, Problem> {
+    let sender = admit(api, operation, &parts)?;
+    let kind = body::admit(operation, &parts.headers, &api.limits)?;
+    let (door, named) = addressed(api, &mut parts).await?;
+    let query = Query::parse(parts.uri.query(), operation.parameters())?;
+    let body = body::read(operation, body, &api.limits).await?;
+    // From here on it costs more than a buffer: only so many at once.
+    if operation == Operation::Document {
+        return Ok(overview::document(api));
+    }
+    let seat = parts.extensions.get::<Arc<Seat>>().cloned();
+    let Some(door) = door else { return Ok(overview::wheels(api)) };
+    let call = Call {
+        door,
+        named,
+        query,
+        headers: parts.headers,
+        body,
+        kind,
+        sender,
+        request_id: request_id.to_owned(),
+        writes: operation.writes(),
+    };
+    if operation == Operation::Events {
+        return events::follow(api, call).await;
+    }
+    let Ok(_room) = api.requests.try_acquire() else {
+        return Err(Problem::busy("too many requests are in work; send it again later"));
+    };
+    let _working = seat.as_ref().map(Seat::work);
+    let wheel = call.wheel().clone();
+    let keyed = match repeat::begin(operation, &call, parts.uri.path()).await? {
+        Turn::Go(keyed) => keyed,
+        Turn::Was(response) => return Ok(*response),
+    };
+    let outcome = carry_out(operation, call).await;
+    match keyed {
+        Some(keyed) => keyed.end(&wheel, outcome).await,
+        None => outcome,
+    }
+}
+
+async fn carry_out(operation: Operation, call: Call) -> Outcome {
+    match operation {
+        Operation::Enqueue => deadlines::enqueue(call).await,
+        Operation::EnqueueBatch => batch::enqueue(call).await,
+        Operation::Inspect => deadlines::inspect(call).await,
+        Operation::List => deadlines::list(call).await,
+        Operation::Cancel => deadlines::cancel(call).await,
+        Operation::Reschedule => movement::reschedule(call).await,
+        Operation::Hold => movement::hold(call).await,
+        Operation::Release => movement::release(call).await,
+        Operation::Paid => movement::paid(call).await,
+        Operation::Close => movement::close(call).await,
+        Operation::Stats => overview::stats(call).await,
+        Operation::Forecast => overview::forecast(call).await,
+        Operation::ListDead => dead::list(call).await,
+        Operation::Revive => dead::revive(call).await,
+        Operation::Drop => dead::drop(call).await,
+        Operation::Pause => overview::pause(call).await,
+        Operation::Resume => overview::resume(call).await,
+        // Answered before: they are about no wheel, or go on.
+        Operation::Events | Operation::Wheels | Operation::Document => {
+            Err(Problem::not_found("no_such_path", "there is no such path"))
+        }
+    }
+}
+
+/// Whether the sender may ask for that; answers the name of its token.
+fn admit(api: &Api, operation: Operation, parts: &Parts) -> Result<Option<String>, Problem> {
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() || (host.is_none() && parts.version == Version::HTTP_11) {
+        return Err(Problem::bad_request("bad_host", "expected one Host header"));
+    }
+    let Some(scope) = operation.scope() else { return Ok(None) };
+    let tokens = api.tokens();
+    if tokens.is_empty() {
+        return unguarded(&parts.headers, host).map(|()| None);
+    }
+    let shown = parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    let shown = std::str::from_utf8(shown).ok().and_then(|text| text.split_once(' '));
+    let secret = match shown {
+        Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => secret.trim(),
+        _ => "",
+    };
+    let token = find(&tokens, secret, Moment::host_now()).ok_or_else(Problem::unauthorized)?;
+    if !token.allows(scope) {
+        return Err(Problem::out_of_scope(scope));
+    }
+    Ok(Some(token.name().to_owned()))
+}
+
+/// Without tokens everybody on this machine may ask, but no page that a browser of this machine shows: neither by a form of another
+/// site, nor by a name that was made to mean this machine.
+fn unguarded(headers: &HeaderMap, host: Option<&HeaderValue>) -> Result<(), Problem> {
+    let host = host.and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    let here = name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    let site = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
+    let foreign = site.is_some_and(|site| site != b"same-origin" && site != b"none");
+    if here && !foreign {
+        return Ok(());
+    }
+    let detail = "without tokens only this machine may ask, by localhost or a loopback address";
+    Err(Problem::new(StatusCode::FORBIDDEN, "not_local", detail))
+}
+
+/// The wheel and the deadline that the path names.
+async fn addressed(api: &Api, parts: &mut Parts) -> Result<(Option<Arc<Door>>, Option<Id>), Problem> {
+    let parameters = match RawPathParams::from_request_parts(parts, &()).await {
+        Ok(parameters) => parameters,
+        // A path without parameters, or one that is no UTF-8.
+        Err(_) if !parts.uri.path().contains("/v1/wheels/") => return Ok((None, None)),
+        Err(_) => return Err(Problem::bad_request("bad_path", "the path is not UTF-8")),
+    };
+    let (mut door, mut id) = (None, None);
+    for (name, value) in &parameters {
+        if name == "wheel" {
+            let unknown = || {
+                let detail = format!("there is no wheel \"{}\"", shown(value));
+                Problem::not_found("no_such_wheel", detail).of_field("wheel")
+            };
+            door = Some(api.doors.get(value).cloned().ok_or_else(unknown)?);
+        } else {
+            let bad = |e: crate::error::Invalid| Problem::bad_request("bad_id", e.to_string()).of_field("id");
+            id = Some(Id::new(value).map_err(bad)?);
+        }
+    }
+    Ok((door, id))
+}
+
+/// The id that the client gave, where it may stand in a log line; else a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(&X_REQUEST_ID).and_then(|value| value.to_str().ok());
+    let good = |text: &&str| {
+        (1..=128).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':'))
+    };
+    match given.filter(good) {
+        Some(text) => text.to_owned(),
+        None => format!("{:032x}", fastrand::u128(..)),
+    }
+}
+
+/// Adds what every answer carries.
+fn dressed(mut response: Response, request_id: &str, closes: bool) -> Response {
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::try_from(request_id) {
+        headers.insert(X_REQUEST_ID, id);
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if closes {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}

@@ -1,0 +1,173 @@
+//! What can be asked: every operation with its method, path and scope, in one table. Routes, rights and the OpenAPI document come from it.
+
+use axum::http::Method;
+use axum::routing::MethodFilter;
+
+use super::token::Scope;
+
+/// One thing that can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Enqueue,
+    EnqueueBatch,
+    Inspect,
+    List,
+    Cancel,
+    Reschedule,
+    Hold,
+    Release,
+    Paid,
+    Close,
+    Stats,
+    Forecast,
+    ListDead,
+    Revive,
+    Drop,
+    Events,
+    Pause,
+    Resume,
+    Wheels,
+    Document,
+}
+
+/// The bodies that an operation takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// None; what is sent is not read.
+    Nothing,
+    /// A JSON object.
+    Object,
+    /// A JSON object, or nothing.
+    Perhaps,
+    /// A JSON array or NDJSON.
+    Batch,
+}
+
+impl Operation {
+    pub const ALL: [Self; 20] = [
+        Self::Enqueue,
+        Self::EnqueueBatch,
+        Self::Inspect,
+        Self::List,
+        Self::Cancel,
+        Self::Reschedule,
+        Self::Hold,
+        Self::Release,
+        Self::Paid,
+        Self::Close,
+        Self::Stats,
+        Self::Forecast,
+        Self::ListDead,
+        Self::Revive,
+        Self::Drop,
+        Self::Events,
+        Self::Pause,
+        Self::Resume,
+        Self::Wheels,
+        Self::Document,
+    ];
+
+    /// The stable word: operationId, metric label, span.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Enqueue => "enqueue",
+            Self::EnqueueBatch => "enqueue_batch",
+            Self::Inspect => "inspect",
+            Self::List => "list",
+            Self::Cancel => "cancel",
+            Self::Reschedule => "reschedule",
+            Self::Hold => "hold",
+            Self::Release => "release",
+            Self::Paid => "paid",
+            Self::Close => "close",
+            Self::Stats => "stats",
+            Self::Forecast => "forecast",
+            Self::ListDead => "list_dead",
+            Self::Revive => "revive",
+            Self::Drop => "drop",
+            Self::Events => "events",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Wheels => "wheels",
+            Self::Document => "openapi",
+        }
+    }
+
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Enqueue | Self::Inspect | Self::Cancel | Self::Reschedule => {
+                "/v1/wheels/{wheel}/deadlines/{id}"
+            }
+            Self::EnqueueBatch | Self::List => "/v1/wheels/{wheel}/deadlines",
+            Self::Hold => "/v1/wheels/{wheel}/deadlines/{id}/hold",
+            Self::Release => "/v1/wheels/{wheel}/deadlines/{id}/release",
+            Self::Paid => "/v1/wheels/{wheel}/deadlines/{id}/paid",
+            Self::Close => "/v1/wheels/{wheel}/deadlines/{id}/close",
+            Self::Stats => "/v1/wheels/{wheel}/stats",
+            Self::Forecast => "/v1/wheels/{wheel}/forecast",
+            Self::ListDead => "/v1/wheels/{wheel}/dead",
+            Self::Revive => "/v1/wheels/{wheel}/dead/revive",
+            Self::Drop => "/v1/wheels/{wheel}/dead/drop",
+            Self::Events => "/v1/wheels/{wheel}/events",
+            Self::Pause => "/v1/wheels/{wheel}/pause",
+            Self::Resume => "/v1/wheels/{wheel}/resume",
+            Self::Wheels => "/v1/wheels",
+            Self::Document => "/openapi.json",
+        }
+    }
+
+    pub fn method(self) -> Method {
+        match self {
+            Self::Enqueue => Method::PUT,
+            Self::Cancel => Method::DELETE,
+            Self::Reschedule => Method::PATCH,
+            Self::EnqueueBatch | Self::Hold | Self::Release | Self::Paid | Self::Close => Method::POST,
+            Self::Revive | Self::Drop | Self::Pause | Self::Resume => Method::POST,
+            Self::Inspect | Self::List | Self::Stats | Self::Forecast | Self::ListDead => Method::GET,
+            Self::Events | Self::Wheels | Self::Document => Method::GET,
+        }
+    }
+
+    pub fn filter(self) -> MethodFilter {
+        MethodFilter::try_from(self.method()).unwrap_or(MethodFilter::GET)
+    }
+
+    /// The right that it needs; `None` where anybody may ask.
+    pub fn scope(self) -> Option<Scope> {
+        match self {
+            Self::Document => None,
+            Self::Inspect | Self::List | Self::Stats | Self::Forecast | Self::ListDead => Some(Scope::Read),
+            Self::Events | Self::Wheels => Some(Scope::Read),
+            Self::Enqueue | Self::EnqueueBatch | Self::Cancel | Self::Reschedule => Some(Scope::Enqueue),
+            Self::Hold | Self::Release | Self::Paid => Some(Scope::Enqueue),
+            Self::Close | Self::Revive | Self::Drop | Self::Pause | Self::Resume => Some(Scope::Operate),
+        }
+    }
+
+    pub fn takes(self) -> Takes {
+        match self {
+            Self::Enqueue | Self::Reschedule | Self::Hold | Self::Close => Takes::Object,
+            Self::Revive | Self::Drop | Self::Pause => Takes::Object,
+            Self::Paid | Self::Resume | Self::Release => Takes::Perhaps,
+            Self::EnqueueBatch => Takes::Batch,
+            _ => Takes::Nothing,
+        }
+    }
+
+    /// The query parameters that it knows.
+    pub fn parameters(self) -> &'static [&'static str] {
+        match self {
+            Self::List => &["state", "from", "to", "limit", "cursor"],
+            Self::ListDead => &["limit", "cursor"],
+            Self::Forecast => &["step", "count"],
+            Self::Events => &["since", "type"],
+            Self::EnqueueBatch => &["on_conflict"],
+            _ => &[],
+        }
+    }
+
+    /// Whether it changes something, so that a lost answer leaves its outcome open.
+    pub fn writes(self) -> bool {
+        self.scope().is_some_and(|scope| scope != Scope::Read)
+    }
+}
