@@ -46,9 +46,16 @@ if state == 'leased' then
 elseif state == 'dead' then
   gather(DEAD, from, to, 1)
 elseif state == 'scheduled' then
-  local widest, offset, done = WIDTH * FACTOR ^ MAX_LEVEL, 0, false
+  -- Of the slots that begin before that of `from` at the finest level, only the one of each coarser level that holds `from` reaches it.
+  local first, offset, done = from - WIDTH, 0, false
+  for level = 1, MAX_LEVEL do
+    local width = WIDTH * FACTOR ^ level
+    local n = floor(from / width)
+    local member = format('%d:%.0f', level, n)
+    if n * width <= first and call('ZSCORE', SLOTS, member) then gather(SLOT_PREFIX .. member, from, to, 1) end
+  end
   repeat
-    local index = call('ZRANGEBYSCORE', SLOTS, format('%.0f', math.max(0, from - widest)), format('%.0f', to), 'WITHSCORES', 'LIMIT', offset, 500)
+    local index = call('ZRANGEBYSCORE', SLOTS, '(' .. format('%.0f', first), format('%.0f', to), 'WITHSCORES', 'LIMIT', offset, 500)
     for i = 1, #index, 2 do
       local start = tonumber(index[i + 1])
       if #found >= limit then
