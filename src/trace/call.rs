@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use opentelemetry::trace::{
     Link, Span as _, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
-    Tracer as _,
 };
 use opentelemetry::{Context, KeyValue, global};
 

@@ -86,3 +86,83 @@ async fn the_numbers_of_a_scrape_equal_what_happened_and_name_no_order() {
     );
     assert_eq!(after.sum("duewheel_claimed_total", &[]), tally["claimed"].as_f64().unwrap());
 }
+
+#[cfg(feature = "sql")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_sweep_mends_and_a_reconciliation_finds_is_in_the_numbers_of_its_runner() {
+    use crate::rig::shop::{Kind, Shop};
+    let net = "[wheel.WHEEL.sweep]\nevery = \"1s\"\nrebuild = false\n[wheel.WHEEL.feed]\ntime = \"created_at\"\n\
+               [wheel.WHEEL.reconcile]\nevery = \"1s\"\ngrace = \"200ms\"\n\
+               [wheel.WHEEL.reconcile.rules.seven]\nlevel = \"medium\"\nsql = \"SELECT id FROM orders WHERE id = 7\"\n";
+    let (server, shop) = (RedisServer::start(RedisOptions::default()), Shop::open(Kind::Sqlite, 1).await);
+    shop.orders(1..=5, -60_000, &[(0, 1)]).await;
+    shop.orders(7..=7, 3_600_000, &[(0, 1)]).await;
+    let fleet = Fleet::new(&server, &unhurried(&server).closing(&shop).net(net)).await;
+    let (worker, address) = watched(&fleet).await;
+    let scrape = eventually(PATIENCE, async || {
+        let scrape = scraped(&address).await;
+        let found = scrape.has("duewheel_reconcile_findings", &[("level", "medium")])
+            && scrape.sum("duewheel_reconcile_findings", &[("level", "medium")]) == 1.0
+            && scrape.sum("duewheel_reconcile_findings", &[("level", "high")]) == 0.0
+            && scrape.has("duewheel_feed_watermark_timestamp_seconds", &[("database", "0")])
+            && scrape.sum("duewheel_job_last_run_timestamp_seconds", &[("task", "sweep")]) > 1.7e9;
+        found.then_some(scrape)
+    })
+    .await;
+    // Feed and sweep race for the rows that are overdue at the start; one of them put each on the wheel.
+    let enqueued = |task| scrape.sum("duewheel_sweep_found_total", &[("task", task), ("kind", "enqueued")]);
+    assert_eq!(enqueued("feed") + enqueued("sweep"), 6.0);
+    for (name, labels, least) in [
+        ("duewheel_job_runs_total", &[("task", "sweep"), ("result", "done")][..], 1.0),
+        ("duewheel_job_runs_total", &[("task", "feed"), ("result", "done")], 1.0),
+        ("duewheel_job_runs_total", &[("task", "reconcile"), ("result", "done")], 1.0),
+        ("duewheel_job_enabled", &[("task", "sweep")], 1.0),
+        ("duewheel_database_sessions", &[("state", "max")], 1.0),
+    ] {
+        assert!(scrape.sum(name, labels) >= least, "{name} {labels:?}");
+    }
+    assert_eq!(scrape.sum("duewheel_job_enabled", &[("task", "rebuild")]), 0.0);
+    assert_eq!(scrape.sum("duewheel_reconcile_unanswered", &[]), 0.0);
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_holds_a_worker_back_is_in_its_numbers_and_makes_it_unready() {
+    let (server, stub) = (RedisServer::start(RedisOptions::default()), Stub::start().await);
+    stub.otherwise(Answer::status(503));
+    let plan = unhurried(&server).calling(&stub.url("/close")).hook("timeout", "\"20s\"");
+    let fleet = Fleet::new(&server, &plan).await;
+    let (worker, address) = watched(&fleet).await;
+    fleet.enqueue(1..=20, |_| soon(0)).await;
+    let stopped = async |reason: &str, value: f64| {
+        eventually(PATIENCE, async || {
+            let scrape = scraped(&address).await;
+            let seen = scrape.has("duewheel_claiming_stopped", &[("reason", reason)])
+                && scrape.sum("duewheel_claiming_stopped", &[("reason", reason)]) == value;
+            seen.then_some(scrape)
+        })
+        .await
+    };
+    let scrape = stopped("circuit", 1.0).await;
+    assert_eq!(scrape.sum("duewheel_circuit_open", &[]), 1.0);
+    assert!(scrape.sum("duewheel_verdicts_total", &[("verdict", "unavailable")]) >= 4.0);
+    stub.otherwise(Answer::status(200));
+    fleet.idle(PATIENCE).await;
+    stopped("circuit", 0.0).await;
+
+    fleet.run(&["--wheel", fleet.wheel.name().as_str(), "pause", "--reason", "a test"]).ends(0);
+    eventually(PATIENCE, async || {
+        (scraped(&address).await.sum("duewheel_paused_shards", &[]) == 16.0).then_some(())
+    })
+    .await;
+    // A wheel that a person paused is looked at all the same.
+    assert_eq!(get(&address, "/readyz", "*/*").await.0, 200);
+    let redis = scraped(&address).await;
+    server.command::<String>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    assert_eq!(redis.sum("duewheel_redis_noeviction", &[]), 1.0);
+    eventually(PATIENCE, async || {
+        (scraped(&address).await.sum("duewheel_redis_noeviction", &[]) == 0.0).then_some(())
+    })
+    .await;
+    worker.drain().await;
+}

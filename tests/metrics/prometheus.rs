@@ -14,6 +14,7 @@ fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());
     if !found {
+        assert!(std::env::var_os("DUEWHEEL_TEST_TOOLS").is_none(), "{program} is not installed");
         println!("SKIPPED: no {program} here; scripts/test installs it");
     }
     found
