@@ -32,6 +32,7 @@ mod output;
 mod paid;
 mod pause;
 mod payload;
+mod probes;
 #[cfg(feature = "sql")]
 mod rebuild;
 #[cfg(feature = "sql")]

@@ -28,11 +28,12 @@ impl Context {
     /// Gathers and resolves the configuration, and starts the log.
     pub fn load(global: &Global, command: &Command) -> Result<Self, Failure> {
         let mut flags = flags(global);
-        if let Command::Worker(worker) = command {
-            flags.extend(
-                worker.metrics.iter().map(|address| ("--metrics", format!("metrics.listen={address}"))),
-            );
-        }
+        let metrics = match command {
+            Command::Worker(worker) => worker.metrics.as_ref(),
+            Command::Serve(serve) => serve.metrics.as_ref(),
+            _ => None,
+        };
+        flags.extend(metrics.map(|address| ("--metrics", format!("metrics.listen={address}"))));
         flags.extend(command.listen().map(|address| ("--listen", format!("http.listen={address}"))));
         let mut context = Self {
             config: resolve(global.config.as_deref(), &flags, global.wheel.as_deref())?,

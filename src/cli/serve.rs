@@ -14,8 +14,12 @@ use super::signals::{Asked, Signals};
 use super::worker::changed;
 use crate::config::Config;
 use crate::error::{Error, StoreKind};
+use crate::http::health::Probes;
 use crate::http::{Api, Server, Tls};
+use crate::metrics::Metrics;
 use crate::wheel::Wheel;
+use crate::worker::Meter;
+use crate::worker::service::drive;
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
@@ -33,12 +37,16 @@ pub struct Serve {
     /// Where to listen: ADDRESS:PORT [default: http.listen, 127.0.0.1:8480]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
+    /// Answers /metrics, /livez and /readyz there: an IP address and a port
+    #[arg(long, value_name = "ADDR")]
+    pub metrics: Option<String>,
 }
 
 /// Serves.
 pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outcome {
     let mut signals = Signals::listen()?;
-    let store = context.store()?;
+    let metrics = Metrics::new();
+    let store = Arc::new(context.connections()?.measured_by(&metrics));
     match super::check::unfit(&store).await {
         Ok(problems) if !problems.is_empty() => return Err(Error::Config(problems).into()),
         Ok(_) => {}
@@ -51,8 +59,16 @@ pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outc
         Some(_) => vec![context.wheel_config()?],
         None => context.config.wheels.iter().collect(),
     };
-    let wheels = configs.into_iter().map(|config| Wheel::new(store.clone(), config.wheel.clone()));
+    let _answering = super::probes::answer(context, Probes::new(metrics.clone(), Vec::new())).await?;
+    let wheels =
+        configs.into_iter().map(|config| Wheel::new(store.clone(), config.wheel.clone())).collect::<Vec<_>>();
     let stop = CancellationToken::new();
+    if context.config.metrics.listen.is_some() {
+        // A server also knows when there is no worker at all.
+        for wheel in &wheels {
+            tokio::spawn(drive(Meter::new(wheel.clone(), &metrics), stop.clone()));
+        }
+    }
     let (service, mut answering) = Service::start(context, wheels, &stop).await?;
     loop {
         tokio::select! {

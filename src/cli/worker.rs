@@ -7,7 +7,6 @@ use clap::Args;
 use futures_util::future::join_all;
 use secrecy::ExposeSecret as _;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::context::Context;
 use super::exit::Exit;
@@ -76,7 +75,7 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
     let metrics = Metrics::new();
     let served = served(context, &metrics)?;
     let probes = Probes::new(metrics, served.iter().map(|one| one.fleet.health()).collect());
-    let _probed = probed(context, probes).await?;
+    let _answering = super::probes::answer(context, probes).await?;
     #[cfg(feature = "otlp")]
     let exporter = crate::telemetry::Exporter::start().map_err(Failure::Usage)?;
     #[cfg(not(feature = "otlp"))]
@@ -306,22 +305,6 @@ async fn ready(one: &Served) -> Result<(), Failure> {
         Err(e) => return Err(e.into()),
     }
     Ok(())
-}
-
-/// Answers probes and scrapes for as long as the process works; bound before the work begins, so that a taken port is met at once.
-async fn probed(context: &Context, probes: Probes) -> Result<Option<AbortOnDropHandle<()>>, Failure> {
-    let Some(address) = context.config.metrics.listen else { return Ok(None) };
-    let listener = tokio::net::TcpListener::bind(address)
-        .await
-        .map_err(|e| Failure::Stopped(Exit::Failure, format!("metrics.listen {address}: {e}")))?;
-    let shown = listener.local_addr().unwrap_or(address);
-    tracing::info!(address = %shown, "answering /metrics, /livez and /readyz");
-    let serving = async move {
-        if let Err(e) = axum::serve(listener, probes.router()).await {
-            tracing::error!(error = %e, "probes are not answered any more");
-        }
-    };
-    Ok(Some(AbortOnDropHandle::new(tokio::spawn(serving))))
 }
 
 /// Whether nothing is due and nothing is with a worker. A Redis that does not answer is not idle.

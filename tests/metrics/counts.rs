@@ -24,7 +24,12 @@ async fn the_numbers_of_a_scrape_equal_what_happened_and_name_no_order() {
     // What only Redis knows is read every few seconds.
     eventually(PATIENCE, async || {
         let scrape = scraped(&address).await;
-        (scrape.has("duewheel_dead", &[]) && scrape.sum("duewheel_dead", &[]) == 1.0).then_some(())
+        let is = |name, labels: &[_], value| scrape.has(name, labels) && scrape.sum(name, labels) == value;
+        let read = is("duewheel_dead", &[], 1.0)
+            && is("duewheel_changes_total", &[("change", "closed")], 198.0)
+            && is("duewheel_workers", &[("state", "serving")], 1.0)
+            && is("duewheel_redis_primary", &[], 1.0);
+        read.then_some(())
     })
     .await;
 

@@ -62,3 +62,40 @@ async fn a_worker_is_unready_from_the_moment_it_is_told_to_stop_and_alive_until_
     assert!(ended.success() && after < Duration::from_millis(500), "{after:?} {ended:?}");
     assert_eq!(worker.tally()["closed"], 3);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_thousand_connections_that_say_nothing_keep_no_probe_waiting_for_long() {
+    let server = RedisServer::shared();
+    let fleet = Fleet::new(server, &unhurried(server).hook("kind", "\"log\"").shards(2)).await;
+    let (worker, address) = watched(&fleet).await;
+    turns(&address, "/readyz", 200, PATIENCE).await;
+    let mut silent = Vec::new();
+    for _ in 0..2000 {
+        silent.extend(tokio::net::TcpStream::connect(&address).await.ok());
+    }
+    // Those that say nothing give their seats to whoever comes.
+    let (after, _) = turns(&address, "/livez", 200, Duration::from_secs(10)).await;
+    println!("answered {after:?} after {} silent connections", silent.len());
+    assert_eq!(get(&address, "/livez", "*/*").await.0, 200);
+    drop(silent);
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_says_how_the_wheel_stands_where_there_is_no_worker_to_say_it() {
+    let server = RedisServer::shared();
+    let fleet = Fleet::new(server, &unhurried(server).hook("kind", "\"log\"").shards(2)).await;
+    fleet.enqueue(1..=3, |_| soon(0)).await;
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut serving = fleet.spawn(&["serve", "--listen", "127.0.0.1:0", "--metrics", &address]);
+    let scrape = eventually(PATIENCE, async || {
+        let (status, text) = get(&address, "/metrics", "text/plain").await;
+        let scrape = super::scrape::Scrape::of(if status == 200 { &text } else { "" });
+        scrape.has("duewheel_workers", &[]).then_some(scrape)
+    })
+    .await;
+    assert_eq!((scrape.sum("duewheel_backlog", &[]), scrape.sum("duewheel_workers", &[])), (3.0, 0.0));
+    assert_eq!(get(&address, "/readyz", "*/*").await.0, 200);
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+}
