@@ -11,6 +11,7 @@ use super::exit::Exit;
 use super::failure::{Failure, Outcome};
 use super::output::Output;
 use super::signals::{Asked, Signals};
+use super::supervisor::Supervisor;
 use super::worker::changed;
 use crate::config::Config;
 use crate::error::{Error, StoreKind};
@@ -70,14 +71,25 @@ pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outc
         }
     }
     let (service, mut answering) = Service::start(context, wheels, &stop).await?;
+    let mut supervisor = Supervisor::of_process();
+    let status = format!("serving http on {}", context.config.http.listen);
+    supervisor.ready(&status);
     loop {
         tokio::select! {
             _ = &mut answering => return Ok(Exit::Done),
             signal = signals.next() => match signal {
                 Asked::End(exit) if stop.is_cancelled() => return Ok(exit),
-                Asked::End(_) => stop.cancel(),
-                Asked::Reload => reload(context, &service),
+                Asked::End(_) => {
+                    supervisor.stopping("answering what is in work");
+                    stop.cancel();
+                }
+                Asked::Reload => {
+                    supervisor.reloading();
+                    reload(context, &service);
+                    supervisor.ready(&status);
+                }
             },
+            () = supervisor.beat(|| true) => {}
         }
     }
 }

@@ -40,13 +40,15 @@ impl Supervisor {
         tell(&[NotifyState::Stopping, NotifyState::Status(status)]);
     }
 
-    /// Waits until a sign of life is due, and gives it. Never returns where nobody waits for any. It belongs into the loop whose life it
-    /// is to prove. Safe to be dropped half-way.
-    pub async fn beat(&mut self) {
+    /// Waits until a sign of life is due, and gives it if all is alive. Never returns where nobody waits for any. It belongs into
+    /// the loop whose life it is to prove as well. Safe to be dropped half-way.
+    pub async fn beat(&mut self, is_alive: impl Fn() -> bool) {
         match &mut self.beat {
             Some(beat) => {
                 beat.tick().await;
-                tell(&[NotifyState::Watchdog]);
+                if is_alive() {
+                    tell(&[NotifyState::Watchdog]);
+                }
             }
             None => std::future::pending().await,
         }

@@ -124,7 +124,7 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
                     supervisor.ready(&serving(&served));
                 }
             },
-            () = supervisor.beat() => {}
+            () = supervisor.beat(|| are_alive(&served)) => {}
             _ = report.tick() => served.iter().zip(&tallies).for_each(|(one, tally)| say(one, tally)),
             _ = idle.tick(), if args.until_idle && !stop.is_cancelled() => {
                 if is_idle(&served).await {
@@ -143,6 +143,11 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
     }
     let drained: Vec<Drained> = drained.into_iter().collect::<Result<_, _>>()?;
     said(&served, &drained, output)
+}
+
+/// What `/livez` asks: whether each loop goes on.
+fn are_alive(served: &[Served]) -> bool {
+    served.iter().all(|one| one.fleet.health().alive().iter().all(|check| check.problem.is_none()))
 }
 
 /// What the service manager shows of a worker.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::rig::cli::Cli;
 use crate::rig::redis::RedisServer;
-use crate::rig::{PATIENCE, eventually_blocking, signal};
+use crate::rig::{PATIENCE, eventually_blocking, free_port, signal};
 
 /// The manager's end of the socket.
 struct Manager {
@@ -103,4 +103,39 @@ fn a_service_manager_that_went_away_stops_nothing() {
     eventually_blocking(PATIENCE, || (cli.stat("ended") == 1).then_some(()));
     signal(worker.id(), "TERM");
     assert!(eventually_blocking(PATIENCE, || worker.try_wait().unwrap()).success());
+}
+
+/// One request of a probe, whole.
+fn probe(port: u16, path: &str) -> Option<String> {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes())
+        .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+#[test]
+fn a_server_says_the_same_and_shows_that_no_worker_is_left() {
+    let cli = Cli::new(RedisServer::shared());
+    cli.run(&["enqueue", "o-1", "--in", "1h"]).ends(0);
+    let manager = Manager::listen(&cli);
+    let port = free_port();
+    let mut command = cli.command(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("DUEWHEEL_METRICS__LISTEN", format!("127.0.0.1:{port}"));
+    command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "400000");
+    let mut server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert_eq!(manager.hears()[0], "READY=1");
+    assert_eq!(manager.hears(), ["WATCHDOG=1"]);
+    assert!(probe(port, "/livez").unwrap().starts_with("HTTP/1.1 200"));
+    assert!(probe(port, "/readyz").unwrap().starts_with("HTTP/1.1 200"));
+    let nobody = format!("duewheel_workers{{wheel=\"{}\",state=\"serving\"}} 0", cli.wheel);
+    let scraped =
+        eventually_blocking(PATIENCE, || probe(port, "/metrics").filter(|text| text.contains(&nobody)));
+    assert!(scraped.contains("duewheel_scheduled"), "{scraped}");
+    signal(server.id(), "TERM");
+    assert_eq!(manager.hears_news()[0], "STOPPING=1");
+    assert!(eventually_blocking(PATIENCE, || server.try_wait().unwrap()).success());
 }
