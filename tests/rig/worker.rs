@@ -171,6 +171,13 @@ impl Fleet {
         command.spawn().expect("the program starts")
     }
 
+    /// [`Self::spawn`] with its output thrown away.
+    pub fn spawn_silent(&self, args: &[&str]) -> Child {
+        let mut command = self.command();
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("the program starts")
+    }
+
     /// Starts a worker.
     pub fn start(&self) -> Process {
         self.start_with(&[])

@@ -51,9 +51,9 @@ func NewClient(address, token, wheel string) *Client {
 	}
 }
 
-// Enqueue says that the order was placed: it is to be closed after window ("30m"). The same call again changes nothing.
-func (c *Client) Enqueue(ctx context.Context, order, window string, payload any) error {
-	fields := map[string]any{"in": window}
+// Enqueue says that the order was placed: it is to be closed at that moment. The same call again changes nothing.
+func (c *Client) Enqueue(ctx context.Context, order string, at time.Time, payload any) error {
+	fields := map[string]any{"at": at.UnixMilli()}
 	if payload != nil {
 		fields["payload"] = payload
 	}
@@ -64,9 +64,14 @@ func (c *Client) Enqueue(ctx context.Context, order, window string, payload any)
 	return c.call(ctx, http.MethodPut, order, body)
 }
 
-// Cancel says that the order was paid. A deadline that is unknown or has ended is no error.
+// Cancel says that the order was paid. A deadline that is unknown (then a late Enqueue is refused) or has ended is no error.
 func (c *Client) Cancel(ctx context.Context, order string) error {
-	return c.call(ctx, http.MethodDelete, order, nil)
+	err := c.call(ctx, http.MethodDelete, order, nil)
+	var refused *Refused
+	if errors.As(err, &refused) && (refused.Code == "absent" || refused.Code == "ended") {
+		return nil
+	}
+	return err
 }
 
 func (c *Client) call(ctx context.Context, method, order string, body []byte) error {

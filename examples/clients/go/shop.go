@@ -1,6 +1,6 @@
 // A small shop that has its unpaid orders closed by duewheel. Its orders are in memory; in a real one the same steps run in the database.
 //
-//	SHOP_DUEWHEEL=http://127.0.0.1:8700 SHOP_TOKEN=... SHOP_WEBHOOK_SECRET=whsec_... go run . 127.0.0.1:8088
+//	SHOP_DUEWHEEL=http://127.0.0.1:8480 SHOP_TOKEN=... SHOP_WEBHOOK_SECRET=whsec_... go run . 127.0.0.1:8088
 //
 //	curl -X PUT   127.0.0.1:8088/orders/A17    # an order, unpaid; duewheel is told
 //	curl -X PATCH 127.0.0.1:8088/orders/A17    # the payment; duewheel is told
@@ -31,7 +31,7 @@ type row struct {
 type shop struct {
 	client   *Client
 	verifier *Verifier
-	window   string
+	window   time.Duration
 
 	lock   sync.Mutex
 	orders map[string]*row
@@ -39,10 +39,12 @@ type shop struct {
 
 func (s *shop) place(r *http.Request, order string) (int, answer) {
 	// First the order, then its deadline: a crash in between leaves an order that a sweep finds, never a deadline without one.
+	// The moment is the order's own, so that a repeated call means the same one.
+	closeAt := time.Now().Add(s.window)
 	s.lock.Lock()
 	s.orders[order] = &row{status: "unpaid"}
 	s.lock.Unlock()
-	if err := s.client.Enqueue(r.Context(), order, s.window, answer{"shop": "go"}); err != nil {
+	if err := s.client.Enqueue(r.Context(), order, closeAt, answer{"shop": "go"}); err != nil {
 		return 503, answer{"status": "unpaid", "deadline": err.Error()}
 	}
 	return 201, answer{"status": "unpaid"}
@@ -174,10 +176,14 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	window, err := time.ParseDuration(environment("SHOP_WINDOW_SECONDS", "1800") + "s")
+	if err != nil {
+		log.Fatal(err)
+	}
 	shop := &shop{
 		client:   NewClient(os.Getenv("SHOP_DUEWHEEL"), os.Getenv("SHOP_TOKEN"), environment("SHOP_WHEEL", "orders")),
 		verifier: verifier,
-		window:   environment("SHOP_WINDOW", "30m"),
+		window:   window,
 		orders:   map[string]*row{},
 	}
 	listener, err := net.Listen("tcp", address)

@@ -33,25 +33,32 @@ public final class Duewheel {
     public static final class Refused extends Exception {
         private static final long serialVersionUID = 1;
         public final int status;
+        public final String problem;
 
         Refused(int status, String problem) {
             super(status + ": " + problem);
             this.status = status;
+            this.problem = problem;
         }
     }
 
     /**
-     * The order was placed: it is to be closed after {@code window} ("30m"). {@code payload} is JSON text or null. The same call again
-     * changes nothing. An {@link IOException} says that there was no answer after all tries: the outcome is unknown, repeat it later.
+     * The order was placed: it is to be closed at that moment. {@code payload} is JSON text or null. The same call again changes
+     * nothing. An {@link IOException} says that there was no answer after all tries: the outcome is unknown, repeat it later.
      */
-    public String enqueue(String order, String window, String payload) throws IOException, InterruptedException, Refused {
-        String body = "{\"in\":\"" + window + "\"" + (payload == null ? "" : ",\"payload\":" + payload) + "}";
+    public String enqueue(String order, Instant at, String payload) throws IOException, InterruptedException, Refused {
+        String body = "{\"at\":" + at.toEpochMilli() + (payload == null ? "" : ",\"payload\":" + payload) + "}";
         return call(order, request -> request.header("content-type", "application/json").PUT(HttpRequest.BodyPublishers.ofString(body)));
     }
 
-    /** The order was paid. A deadline that is unknown or has ended is no error: the answer says so. */
+    /** The order was paid. A deadline that is unknown (then a late enqueue is refused) or has ended is no error: the answer says so. */
     public String cancel(String order) throws IOException, InterruptedException, Refused {
-        return call(order, HttpRequest.Builder::DELETE);
+        try {
+            return call(order, HttpRequest.Builder::DELETE);
+        } catch (Refused e) {
+            if (e.problem.contains("\"code\":\"absent\"") || e.problem.contains("\"code\":\"ended\"")) return e.problem;
+            throw e;
+        }
     }
 
     private String call(String order, UnaryOperator<HttpRequest.Builder> method) throws IOException, InterruptedException, Refused {

@@ -4,6 +4,7 @@ import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -18,7 +19,7 @@ import java.util.stream.Collectors;
  *
  * <pre>
  * javac -d classes *.java
- * SHOP_DUEWHEEL=http://127.0.0.1:8700 SHOP_TOKEN=... SHOP_WEBHOOK_SECRET=whsec_... java -cp classes Shop 127.0.0.1:8088
+ * SHOP_DUEWHEEL=http://127.0.0.1:8480 SHOP_TOKEN=... SHOP_WEBHOOK_SECRET=whsec_... java -cp classes Shop 127.0.0.1:8088
  *
  * curl -X PUT   127.0.0.1:8088/orders/A17    # an order, unpaid; duewheel is told
  * curl -X PATCH 127.0.0.1:8088/orders/A17    # the payment; duewheel is told
@@ -38,9 +39,9 @@ public final class Shop {
     private final Map<String, Row> orders = new TreeMap<>();
     private final Duewheel duewheel;
     private final Duewheel.Verifier verifier;
-    private final String window;
+    private final Duration window;
 
-    private Shop(Duewheel duewheel, Duewheel.Verifier verifier, String window) {
+    private Shop(Duewheel duewheel, Duewheel.Verifier verifier, Duration window) {
         this.duewheel = duewheel;
         this.verifier = verifier;
         this.window = window;
@@ -48,11 +49,13 @@ public final class Shop {
 
     private Answer place(String order) throws InterruptedException {
         // First the order, then its deadline: a crash in between leaves an order that a sweep finds, never a deadline without one.
+        // The moment is the order's own, so that a repeated call means the same one.
+        Instant closeAt = Instant.now().plus(window);
         synchronized (orders) {
             orders.put(order, new Row());
         }
         try {
-            duewheel.enqueue(order, window, "{\"shop\":\"java\"}");
+            duewheel.enqueue(order, closeAt, "{\"shop\":\"java\"}");
         } catch (IOException | Duewheel.Refused e) {
             return new Answer(503, "{\"status\":\"unpaid\",\"deadline\":" + quoted(e.toString()) + "}");
         }
@@ -165,7 +168,7 @@ public final class Shop {
         Shop shop = new Shop(
                 new Duewheel(env.get("SHOP_DUEWHEEL"), env.get("SHOP_TOKEN"), env.getOrDefault("SHOP_WHEEL", "orders")),
                 new Duewheel.Verifier(List.of(env.get("SHOP_WEBHOOK_SECRET").trim().split("\\s+"))),
-                env.getOrDefault("SHOP_WINDOW", "30m"));
+                Duration.ofSeconds(Long.parseLong(env.getOrDefault("SHOP_WINDOW_SECONDS", "1800"))));
         HttpServer server = HttpServer.create(new InetSocketAddress(address[0], Integer.parseInt(address[1])), 0);
         server.setExecutor(Executors.newCachedThreadPool());
         server.createContext("/", shop::serve);

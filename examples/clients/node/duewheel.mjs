@@ -28,14 +28,19 @@ export class Client {
     this.#tries = tries;
   }
 
-  /** The order was placed: it is to be closed after `window` ("30m"). The same call again changes nothing. */
-  enqueue(order, window, payload) {
-    return this.#call("PUT", order, { in: window, payload });
+  /** The order was placed: it is to be closed at `at`, in milliseconds since 1970. The same call again changes nothing. */
+  enqueue(order, at, payload) {
+    return this.#call("PUT", order, { at, payload });
   }
 
-  /** The order was paid. A deadline that is unknown or has ended is no error: the answer says so. */
-  cancel(order) {
-    return this.#call("DELETE", order);
+  /** The order was paid. A deadline that is unknown (then a late enqueue is refused) or has ended is no error: the answer says so. */
+  async cancel(order) {
+    try {
+      return await this.#call("DELETE", order);
+    } catch (e) {
+      if (e instanceof Refused && ["absent", "ended"].includes(e.code)) return e.problem;
+      throw e;
+    }
   }
 
   async #call(method, order, body) {

@@ -1,6 +1,6 @@
 // A small shop that has its unpaid orders closed by duewheel. Its orders are in memory; in a real one the same steps run in the database.
 //
-//     SHOP_DUEWHEEL=http://127.0.0.1:8700 SHOP_TOKEN=... SHOP_WEBHOOK_SECRET=whsec_... node shop.mjs 127.0.0.1:8088
+//     SHOP_DUEWHEEL=http://127.0.0.1:8480 SHOP_TOKEN=... SHOP_WEBHOOK_SECRET=whsec_... node shop.mjs 127.0.0.1:8088
 //
 //     curl -X PUT   127.0.0.1:8088/orders/A17    # an order, unpaid; duewheel is told
 //     curl -X PATCH 127.0.0.1:8088/orders/A17    # the payment; duewheel is told
@@ -10,7 +10,7 @@ import { createServer } from "node:http";
 
 import { Client, Forged, Verifier } from "./duewheel.mjs";
 
-const { SHOP_DUEWHEEL, SHOP_TOKEN, SHOP_WHEEL, SHOP_WEBHOOK_SECRET, SHOP_WINDOW = "30m" } = process.env;
+const { SHOP_DUEWHEEL, SHOP_TOKEN, SHOP_WHEEL, SHOP_WEBHOOK_SECRET, SHOP_WINDOW_SECONDS = "1800" } = process.env;
 const client = new Client({ url: SHOP_DUEWHEEL, token: SHOP_TOKEN, wheel: SHOP_WHEEL });
 const verifier = new Verifier(SHOP_WEBHOOK_SECRET.split(/\s+/).filter(Boolean));
 
@@ -19,9 +19,11 @@ const orders = new Map();
 
 async function place(order) {
   // First the order, then its deadline: a crash in between leaves an order that a sweep finds, never a deadline without one.
+  // The moment is the order's own, so that a repeated call means the same one.
+  const closeAt = Date.now() + Number(SHOP_WINDOW_SECONDS) * 1000;
   orders.set(order, { status: "unpaid", fence: 0, closedBy: null });
   try {
-    await client.enqueue(order, SHOP_WINDOW, { shop: "node" });
+    await client.enqueue(order, closeAt, { shop: "node" });
   } catch (e) {
     return [503, { status: "unpaid", deadline: e.message }];
   }

@@ -32,16 +32,21 @@ class Client:
         self._headers = {"authorization": f"Bearer {token}", "accept": "application/json"}
         self._tries = tries
 
-    def enqueue(self, order, window, payload=None):
-        """The order was placed: it is to be closed after `window` ("30m"). The same call again changes nothing."""
-        body = {"in": window}
+    def enqueue(self, order, at, payload=None):
+        """The order was placed: it is to be closed at `at`, in seconds since 1970. The same call again changes nothing."""
+        body = {"at": round(at * 1000)}
         if payload is not None:
             body["payload"] = payload
         return self._call("PUT", order, body)
 
     def cancel(self, order):
-        """The order was paid. A deadline that is unknown or has ended is no error: the answer says so."""
-        return self._call("DELETE", order)
+        """The order was paid. A deadline that is unknown (then a late enqueue is refused) or has ended is no error: the answer says so."""
+        try:
+            return self._call("DELETE", order)
+        except Refused as e:
+            if e.code in ("absent", "ended"):
+                return e.problem
+            raise
 
     def close(self):
         self._connection.close()

@@ -1,6 +1,6 @@
 """A small shop that has its unpaid orders closed by duewheel. Its orders are in memory; in a real one the same steps run in the database.
 
-    SHOP_DUEWHEEL=http://127.0.0.1:8700 SHOP_TOKEN=... SHOP_WEBHOOK_SECRET=whsec_... python3 shop.py 127.0.0.1:8088
+    SHOP_DUEWHEEL=http://127.0.0.1:8480 SHOP_TOKEN=... SHOP_WEBHOOK_SECRET=whsec_... python3 shop.py 127.0.0.1:8088
 
     curl -X PUT   127.0.0.1:8088/orders/A17    # an order, unpaid; duewheel is told
     curl -X PATCH 127.0.0.1:8088/orders/A17    # the payment; duewheel is told
@@ -11,11 +11,12 @@ import json
 import os
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import duewheel
 
-WINDOW = os.environ.get("SHOP_WINDOW", "30m")
+WINDOW = float(os.environ.get("SHOP_WINDOW_SECONDS", "1800"))
 
 
 class Orders:
@@ -70,9 +71,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_PUT(self):
         order = self._order()
         # First the order, then its deadline: a crash in between leaves an order that a sweep finds, never a deadline without one.
+        # The moment is the order's own, so that a repeated call means the same one.
+        close_at = time.time() + WINDOW
         self.orders.place(order)
         try:
-            self._duewheel().enqueue(order, WINDOW, {"shop": "python"})
+            self._duewheel().enqueue(order, close_at, {"shop": "python"})
         except (duewheel.Refused, duewheel.Unavailable) as e:
             return self._answer(503, {"status": "unpaid", "deadline": str(e)})
         self._answer(201, {"status": "unpaid"})
