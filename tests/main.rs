@@ -25,6 +25,8 @@ mod crash;
 #[cfg(feature = "sql")]
 mod database_load;
 mod deploy;
+#[cfg(feature = "webhook")]
+mod drills;
 mod events;
 mod explain;
 #[cfg(feature = "sql")]

@@ -226,7 +226,7 @@ fn secrets_are_files_and_never_words_of_a_manifest() {
     let release = Release::of("everything");
     let worker = pod(release.one("Deployment", "worker"));
     let sources = worker["volumes"][1]["projected"]["sources"].as_array().unwrap();
-    assert_eq!(sources.len(), 2);
+    assert_eq!(sources.len(), 3);
     let container = &worker["containers"][0];
     assert_eq!(container["volumeMounts"][1]["mountPath"], "/run/secrets/duewheel");
     let environment = container["env"].as_array().unwrap();
