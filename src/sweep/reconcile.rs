@@ -98,7 +98,7 @@ impl Reconcile {
         }
     }
 
-    /// Runs it now, and mends at most `heal` of what may be mended. Fails with [`Error::Overtaken`] where somebody else runs it.
+    /// Runs it now, and mends at most `heal` of what may be mended. Fails with [`Error::Overtaken`](crate::error::Error::Overtaken) where somebody else runs it.
     /// `progress` is told the numbers after each page.
     pub async fn run(
         &self,
