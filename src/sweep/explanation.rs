@@ -85,10 +85,7 @@ impl Explanation {
         let events = wheel.history(id).await.unwrap_or_default();
         let table = match hook {
             None => Table::Undeclared,
-            Some(hook) => {
-                let table = OrdersTable::new(hook, &TableSettings::of(hook))?;
-                ask(&table, id).await.unwrap_or_else(|e| Table::Away(e.to_string()))
-            }
+            Some(hook) => ask(hook, id).await.unwrap_or_else(|e| Table::Away(e.to_string())),
         };
         Ok(Self { seen, workers, events, table })
     }
@@ -235,7 +232,9 @@ impl Explanation {
     }
 }
 
-async fn ask(table: &OrdersTable, id: &Id) -> Result<Table> {
+/// A table that cannot be read this way (its orders are routed by a payload that only feed and sweep know) fails like one that is away.
+async fn ask(hook: &SqlSettings, id: &Id) -> Result<Table> {
+    let table = OrdersTable::new(hook, &TableSettings::of(hook))?;
     let mut facts = table.facts(&[id.as_str()], true).await?;
     Ok(Table::Asked(facts.remove(id.as_str()), table.trail(id.as_str()).await?))
 }

@@ -61,15 +61,16 @@ impl OrdersTable {
             query.is_key("order_id", KeyType::Text, &[id]);
             query.text(&format!(" ORDER BY closed_at LIMIT {MOST}"));
             for cells in self.within(pool, self.read(pool, query)).await? {
-                let number = |n: usize| cell(&cells, n).and_then(|text| text.parse().ok());
+                let number =
+                    |n: usize| cell(&cells, n).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
                 let word = |n: usize| cell(&cells, n).map(str::to_owned);
                 let (Some(action), Some(at)) = (word(0), cell(&cells, 1).and_then(moment)) else { continue };
                 trail.push(Trail {
                     action,
                     at,
-                    generation: number(2).unwrap_or(0),
-                    attempt: cell(&cells, 3).and_then(|text| text.parse().ok()).unwrap_or(0),
-                    fence: number(4).unwrap_or(0),
+                    generation: number(2),
+                    attempt: u32::try_from(number(3)).unwrap_or(u32::MAX),
+                    fence: number(4),
                     actor: word(5),
                     reason: word(6),
                     trace_id: word(7),
