@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::Value;
+use tokio::sync::Semaphore;
 
 use super::answer::{Answer, Cancelled, Enqueued, EnqueuedHow, Refusal};
 use super::{MAX_BATCH, Wheel, body, reply, script};
@@ -13,6 +14,10 @@ use crate::clock::Moment;
 use crate::deadline::{Deadline, DueAt, Generation, Id, OnConflict, Outcome};
 use crate::error::{Error, Invalid, Result};
 use crate::shard::Shard;
+
+/// Calls of one batch on their way to Redis at once. Redis runs what has arrived from one connection before it turns to the next, so a
+/// worker's claim waits behind all of them.
+const SIDE_BY_SIDE: usize = 4;
 
 impl Wheel {
     /// Places one deadline. Idempotent by id and moment.
@@ -38,9 +43,11 @@ impl Wheel {
     ) -> Vec<Result<Answer<Enqueued>>> {
         let chunks = self.chunks(deadlines, |deadline| (&deadline.id, deadline.cause));
         let mut answers: Vec<Option<Result<Answer<Enqueued>>>> = deadlines.iter().map(|_| None).collect();
-        // Rounds keep the order of repeated ids; within a round the shards work side by side.
+        // Rounds keep the order of repeated ids; within a round some shards work side by side.
+        let turns = Semaphore::new(SIDE_BY_SIDE);
         for round in chunks {
-            let calls = round.into_iter().map(|(shard, members)| async move {
+            let calls = round.into_iter().map(async |(shard, members)| {
+                let _turn = turns.acquire().await;
                 let outcome = self.enqueue_chunk(shard, deadlines, &members, on_conflict, force).await;
                 (members, outcome)
             });
@@ -128,8 +135,10 @@ impl Wheel {
     async fn cancel_some(&self, ids: &[Id], only_dead: bool) -> Vec<Result<Answer<Cancelled>>> {
         let chunks = self.chunks(ids, |id| (id, ()));
         let mut answers: Vec<Option<Result<Answer<Cancelled>>>> = ids.iter().map(|_| None).collect();
+        let turns = Semaphore::new(SIDE_BY_SIDE);
         for round in chunks {
-            let calls = round.into_iter().map(|(shard, members)| async move {
+            let calls = round.into_iter().map(async |(shard, members)| {
+                let _turn = turns.acquire().await;
                 let outcome = self.cancel_chunk(shard, ids, &members, only_dead).await;
                 (members, outcome)
             });
