@@ -4,6 +4,8 @@
 
 #[cfg(all(feature = "http", feature = "webhook"))]
 pub mod api;
+#[cfg(feature = "page")]
+pub mod chromium;
 pub mod cli;
 pub mod clock_shim;
 pub mod cluster;
@@ -11,6 +13,8 @@ pub mod crew;
 pub mod hook;
 #[cfg(feature = "sql")]
 pub mod mariadb;
+#[cfg(feature = "page")]
+pub mod page;
 #[cfg(feature = "sql")]
 pub mod postgres;
 pub mod proxy;

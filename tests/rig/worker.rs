@@ -153,7 +153,8 @@ impl Fleet {
         Self { wheel, dir }
     }
 
-    fn command(&self) -> Command {
+    /// The program with the workers' configuration.
+    pub fn command(&self) -> Command {
         let mut command = duewheel();
         command.current_dir(self.dir.path());
         command

@@ -1,0 +1,117 @@
+// Journeys over every screen that the navigation names.
+import assert from 'node:assert/strict';
+
+/** Logs in and looks at every screen, and at more paths; answers what was seen of each. */
+export async function walk(visitor, { wheel, more = [], accessible = false, fits = false, any = false }) {
+  await visitor.login();
+  await visitor.go(`/wheels/${wheel}`);
+  const paths = [...(await visitor.screens()), ...more];
+  assert.ok(paths.length >= 10, `the navigation names ${paths}`);
+  const seen = [];
+  for (const path of paths) {
+    const began = Date.now();
+    if (any) await visitor.goAnyhow(path);
+    else await visitor.go(path);
+    const ms = Date.now() - began;
+    await visitor.inert();
+    if (fits) await visitor.fits();
+    if (accessible) await looked(visitor);
+    const title = await visitor.page.locator('h1').innerText();
+    seen.push({ path, title, ms, text: await visitor.text() });
+  }
+  return seen;
+}
+
+/** By day with all rules; by night only what the colours change. */
+async function looked(visitor) {
+  await visitor.accessible();
+  await visitor.page.emulateMedia({ colorScheme: 'dark' });
+  await visitor.accessible(['color-contrast']);
+  await visitor.page.emulateMedia({ colorScheme: 'light' });
+}
+
+/** Every screen while Redis is away: a page that says so, never a blank one or a stack of words. */
+export async function away(visitor, { paths, cookie, says }) {
+  await visitor.context.addCookies(cookie);
+  const seen = [];
+  for (const path of paths) {
+    await visitor.go(path, 503);
+    await visitor.inert();
+    const text = await visitor.text();
+    assert.match(text, new RegExp(says, 'i'), path);
+    seen.push({ path, text });
+  }
+  return seen;
+}
+
+/** Logs in, and answers the cookie and the screens: for a journey that cannot. */
+export async function arrive(visitor, { wheel }) {
+  await visitor.login();
+  await visitor.go(`/wheels/${wheel}`);
+  return { paths: await visitor.screens(), cookie: await visitor.context.cookies() };
+}
+
+/** Tab reaches everything that can be pressed or filled, in the order in which it is read, and shows where it is. */
+export async function keyboard(visitor, { wheel, more = [] }) {
+  await visitor.login();
+  await visitor.go(`/wheels/${wheel}`);
+  const reached = {};
+  for (const path of [...(await visitor.screens()), ...more]) {
+    await visitor.go(path);
+    const expected = await visitor.page.evaluate(() => {
+      const all = [...document.querySelectorAll('a[href], button, input:not([type="hidden"]), select, textarea, summary, [tabindex="0"]')];
+      // Radio buttons are one stop a group, and what is folded away or off is none.
+      const stops = all.filter((element) => element.checkVisibility() && !element.disabled && element.type !== 'radio');
+      stops.forEach((element, i) => (element.dataset.stop = i));
+      return stops.length;
+    });
+    await visitor.page.locator('body').press('Tab');
+    const order = [];
+    for (let i = 0; i < expected + 20 && order.length < expected; i++) {
+      const at = await visitor.page.evaluate(() => {
+        const element = document.activeElement;
+        if (!element || element === document.body) return null;
+        const style = getComputedStyle(element);
+        const shown = style.outlineStyle !== 'none' || style.boxShadow !== 'none';
+        return { stop: element.dataset.stop, shown, html: element.outerHTML.slice(0, 120) };
+      });
+      if (at?.stop !== undefined && !order.includes(at.stop)) {
+        order.push(at.stop);
+        if (!at.shown) visitor.problems.push(`${path}: nobody sees that ${at.html} has the focus`);
+      }
+      await visitor.page.keyboard.press('Tab');
+    }
+    assert.equal(order.length, expected, `${path}: Tab reaches ${order.length} of ${expected}`);
+    assert.deepEqual(order.map(Number), [...order.keys()], `${path}: Tab jumps`);
+    reached[path] = order.length;
+  }
+  return reached;
+}
+
+/** Looks at these paths, and answers the text of each. */
+export async function read(visitor, { paths }) {
+  await visitor.login();
+  const texts = [];
+  for (const path of paths) {
+    await visitor.go(path);
+    await visitor.inert();
+    texts.push(await visitor.text());
+  }
+  return texts;
+}
+
+/** Takes a picture of each screen, by day and by night. */
+export async function pictures(visitor, { wheel, folder, more = {} }) {
+  await visitor.login();
+  await visitor.go(`/wheels/${wheel}`);
+  const shots = Object.fromEntries((await visitor.screens()).map((path) => [path.split('/')[3] ?? (path.split('/')[2] === wheel ? 'overview' : path.split('/')[1]), path]));
+  Object.assign(shots, more);
+  for (const [name, path] of Object.entries(shots)) {
+    for (const theme of ['light', 'dark']) {
+      await visitor.page.emulateMedia({ colorScheme: theme });
+      await visitor.go(path);
+      await visitor.page.screenshot({ path: `${folder}/${name}-${theme}.png`, fullPage: true });
+    }
+  }
+  return shots;
+}
