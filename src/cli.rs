@@ -1,7 +1,9 @@
 //! The command line. [`main`] is the table of contents: arguments, then configuration, then one command.
 
 mod arguments;
+mod audit;
 mod bench;
+mod bulk;
 mod cancel;
 mod check;
 mod close;
@@ -9,6 +11,7 @@ mod completions;
 mod configuration;
 mod context;
 mod dead;
+mod drain;
 mod enqueue;
 mod events;
 mod exit;
@@ -130,6 +133,9 @@ async fn dispatch(command: &Command, context: &Context, output: &mut Output) -> 
         Command::Events(args) => events::run(args, context, output).await,
         Command::Forecast(args) => forecast::run(args, context, output).await,
         Command::Dead(args) => dead::run(args, context, output).await,
+        Command::Drain(args) => drain::run(args, context, output).await,
+        Command::Bulk(args) => bulk::run(args, context, output).await,
+        Command::Audit(args) => audit::run(args, context, output).await,
         Command::Pause(args) => pause::run(args, context, output).await,
         Command::Resume(args) => resume::run(args, context, output).await,
         Command::Wheel(args) => wheel::run(args, context, output).await,

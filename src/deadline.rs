@@ -1,6 +1,7 @@
 //! The deadline: one order, when it must be closed, and what its life has been so far.
 
 mod channel;
+mod group;
 pub mod life;
 mod reminder;
 
@@ -10,6 +11,7 @@ use crate::clock::Moment;
 use crate::error::Invalid;
 
 pub use channel::{Channel, Channels, HoldLimits};
+pub use group::reason_group;
 pub use reminder::Reminders;
 
 /// An order's id: 1 to 200 bytes of UTF-8 without control characters, kept exactly as given (nothing is trimmed or folded).

@@ -3,18 +3,23 @@
 //! Every request passes the gate (`gate`: sender, shape, room), is handed to the handler of its operation (`operation` is the table), and
 //! leaves as JSON or as a problem with a stable code (`problem`). The frame that listens (`server`) knows nothing of it.
 
+mod audit;
 mod batch;
 mod body;
+mod bulk;
 mod call;
 mod combiner;
 mod dead;
 mod deadlines;
 mod door;
 mod events;
+mod explanation;
 mod fields;
+mod fleet;
 mod gate;
 #[cfg(feature = "cli")]
 pub mod health;
+mod jobs;
 mod movement;
 mod openapi;
 mod operation;
@@ -24,6 +29,7 @@ mod problem;
 mod query;
 mod repeat;
 mod seat;
+mod served;
 mod server;
 mod settings;
 mod stall;
@@ -43,12 +49,11 @@ use door::Door;
 pub use openapi::document;
 use operation::Operation;
 pub use seat::{Seat, Working};
+pub use served::{ServedWheel, Setting};
 pub use server::Server;
 pub use settings::{HttpSettings, Limits, TlsFiles};
 pub use tls::Tls;
 pub use token::{Scope, Token};
-
-use crate::wheel::Wheel;
 
 /// The API over some wheels.
 #[derive(Debug)]
@@ -69,13 +74,13 @@ pub struct Api {
 impl Api {
     /// Serves these wheels. `stop` ends the event streams, which would go on for ever. Needs a tokio runtime.
     pub fn new(
-        wheels: impl IntoIterator<Item = Wheel>,
+        wheels: impl IntoIterator<Item = impl Into<ServedWheel>>,
         settings: &HttpSettings,
         stop: CancellationToken,
     ) -> Arc<Self> {
-        let door = |wheel: Wheel| (wheel.name().as_str().to_owned(), Arc::new(Door::new(wheel)));
+        let door = |one: ServedWheel| (one.wheel.name().as_str().to_owned(), Arc::new(Door::new(one)));
         Arc::new(Self {
-            doors: wheels.into_iter().map(door).collect(),
+            doors: wheels.into_iter().map(Into::into).map(door).collect(),
             tokens: RwLock::new(settings.tokens.clone().into()),
             limits: settings.limits.clone(),
             requests: Semaphore::new(settings.limits.max_requests),

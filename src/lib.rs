@@ -61,6 +61,9 @@ pub mod relay;
 pub mod sweep;
 pub mod worker;
 
+// What people do.
+pub mod operator;
+
 // What assembles, parses and prints.
 #[cfg(feature = "cli")]
 pub mod cli;

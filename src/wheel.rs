@@ -4,8 +4,10 @@
 //! clock decides what is due. Lua moves, Rust decides: retry policy, verdicts and payloads are none of Lua's business.
 
 pub mod answer;
+mod audit;
 mod body;
 mod breaker;
+mod bulk;
 mod carry;
 mod claim;
 mod events;
@@ -41,8 +43,10 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+pub use audit::{AuditEntry, AuditFilter, AuditOutcome, AuditPage};
 pub use body::encode_new;
 pub use breaker::{Band, Held, Reported, Trip, Verdicts};
+pub use bulk::{BULK, Bulk, BulkAct, BulkAt, BulkFilter, BulkState, TakenBulk};
 pub use carry::Carried;
 pub use claim::{Ask, Claimed, Reminded, Renewed, Settlement, ShardState, What};
 pub use events::{EVENT_KINDS, EventPage, EventReader, ShardEvent};
@@ -72,6 +76,9 @@ pub const REBUILD: &str = "rebuild";
 
 /// Every job that a wheel may have.
 pub const JOBS: [&str; 4] = ["feed", "sweep", REBUILD, "reconcile"];
+
+/// The dry run of a sweep, which only runs where somebody asks for it.
+pub const PREVIEW: &str = "sweep_preview";
 
 /// One wheel in Redis. Cheap to clone.
 #[derive(Debug, Clone)]

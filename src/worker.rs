@@ -40,6 +40,7 @@ use tokio_util::task::TaskTracker;
 pub use circuit::CircuitSettings;
 pub use health::{Check, Health};
 pub use meter::Meter;
+pub use roster::host;
 pub use settings::WorkerSettings;
 pub use tally::{Tally, TallySnapshot};
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use duewheel::deadline::Note;
 use duewheel::hook::Verdict;
+use duewheel::operator::{Door, Operator, Person};
 use duewheel::shard::Shard;
-use duewheel::wheel::{Ask, Band, ShardState, Trip, Verdicts, Wheel};
+use duewheel::wheel::{Ask, AuditFilter, AuditOutcome, Band, ShardState, Trip, Verdicts, Wheel};
 use duewheel::worker::WorkerSettings;
 
 use crate::rig::crew::{Mate, enqueue_range, held_back, quick};
@@ -16,10 +17,6 @@ use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::wheel::{after, ask, wheel, with_test_clock};
 use crate::rig::worker::{Fleet, Plan};
 use crate::rig::{PATIENCE, eventually};
-
-fn note() -> Note {
-    Note::new("anna", "seen and mended").unwrap()
-}
 
 fn off() -> Band {
     Band { closes_per_minute: 0, closed_ratio: 0.0, ratio_least: 1, rejected_run: 0 }
@@ -68,7 +65,8 @@ async fn closes_over_the_band_of_the_fleet_stop_it_until_a_person_resumes() {
     let stats = wheel.stats().await.unwrap();
     assert_eq!((stats.due, stats.paused_shards), (600 - before, 0), "what is due stays due");
 
-    let (held, counts) = wheel.resume(&note()).await.unwrap();
+    let anna = Operator::new(wheel.clone(), Person::new("anna", Door::Top).unwrap());
+    let (held, counts) = anna.resume("seen and mended").await.unwrap();
     assert_eq!((held.trip, counts), (Some(trip.clone()), (8, 8)));
     let again = eventually(PATIENCE, || async {
         wheel.held_by().await.ok()?.trip.filter(|again| again.at_us != trip.at_us)
@@ -80,11 +78,11 @@ async fn closes_over_the_band_of_the_fleet_stop_it_until_a_person_resumes() {
     for mate in mates {
         assert!(mate.drain().await.clean);
     }
-    let audit: Vec<(String, Vec<String>)> =
-        RedisServer::shared().command(&["XRANGE", &format!("dw1:{{{}}}:audit", wheel.name()), "-", "+"]);
-    let what: Vec<&str> = audit.iter().map(|(_, fields)| fields[1].as_str()).collect();
-    assert_eq!(what, ["tripped", "resumed", "tripped"]);
-    assert_eq!(audit[1].1[3..], ["anna", "reason", "seen and mended"]);
+    let audit = wheel.audit(&AuditFilter::default(), None, 10).await.unwrap().entries;
+    let what: Vec<_> = audit.iter().map(|act| (act.act.as_str(), act.door.as_deref(), act.outcome)).collect();
+    let tripped = ("trip", None, AuditOutcome::Done);
+    assert_eq!(what, [tripped, ("resume", Some("top"), AuditOutcome::Done), tripped]);
+    assert_eq!((audit[1].by.as_str(), audit[1].reason.as_str()), ("anna", "seen and mended"));
 }
 
 async fn held_by_both(wheel: &Wheel) {
@@ -118,7 +116,7 @@ async fn a_trip_outlives_the_loss_of_redis_and_holds_new_workers() {
     server.command::<u64>(&["DEL", &format!("dw1:{{{}.0}}:meta", wheel.name())]);
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(hook.count(), before, "closed while tripped");
-    wheel.resume(&note()).await.unwrap();
+    wheel.resume().await.unwrap();
     eventually(PATIENCE, || async { (hook.count() > before).then_some(()) }).await;
     mate.drain().await;
     new.drain().await;
@@ -267,7 +265,7 @@ async fn history(server: &RedisServer, seed: u64) -> (usize, usize) {
                 story.push(format!("{now} lost and written again on shard {shard}"));
             }
             94..100 if model.tripped => {
-                let (held, _) = wheel.resume(&note()).await.unwrap();
+                let (held, _) = wheel.resume().await.unwrap();
                 assert_eq!(held.trip, known);
                 let after = wheel.reassert(known.as_ref()).await.unwrap();
                 assert_eq!(after.trip, None, "a worker that still knows of it does not bring it back");

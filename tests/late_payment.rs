@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duewheel::clock::Moment;
-use duewheel::deadline::{Note, OnConflict, Outcome, State};
+use duewheel::deadline::{OnConflict, Outcome, State};
 use duewheel::hook::Verdict;
 use duewheel::lease::Lease;
+use duewheel::operator::{Door, Operator, Person};
 use duewheel::shard::Shard;
 use duewheel::wheel::answer::Cancelled;
-use duewheel::wheel::{Acknowledged, Incident, IncidentKind, Paid, Payment, Settlement, What, Wheel};
+use duewheel::wheel::{
+    Acknowledged, AuditFilter, Incident, IncidentKind, Paid, Payment, Settlement, What, Wheel,
+};
 use serde_json::json;
 
 use crate::rig::cli::Cli;
@@ -150,13 +153,14 @@ async fn the_first_who_acknowledges_stands_and_is_written_down() {
     let wheel = wheel(RedisServer::shared(), 1).await;
     let taken = lease(&wheel, "x", 1).await;
     settle(&wheel, &taken, closed(&taken)).await;
-    let note = |by: &str| Note::new(by, "refunded").unwrap();
-    assert_eq!(wheel.acknowledge(&id("x"), &note("anna")).await.unwrap(), Acknowledged::Absent);
+    let person = |by: &str| Operator::new(wheel.clone(), Person::new(by, Door::Cli).unwrap());
+    let (anna, bert) = (person("anna"), person("bert"));
+    assert_eq!(anna.acknowledge(&id("x"), "refunded").await.unwrap(), Acknowledged::Absent);
     paid(&wheel, "x").await;
     assert!(
-        matches!(wheel.acknowledge(&id("x"), &note("anna")).await.unwrap(), Acknowledged::Now(now) if now.len() == 1)
+        matches!(anna.acknowledge(&id("x"), "refunded").await.unwrap(), Acknowledged::Now(now) if now.len() == 1)
     );
-    let Acknowledged::Before(before) = wheel.acknowledge(&id("x"), &note("bert")).await.unwrap() else {
+    let Acknowledged::Before(before) = bert.acknowledge(&id("x"), "refunded").await.unwrap() else {
         panic!("acknowledged twice");
     };
     assert_eq!(before[0].acknowledged.as_ref().unwrap().by, "anna");
@@ -167,8 +171,9 @@ async fn the_first_who_acknowledges_stands_and_is_written_down() {
         (wheel.incidents(false).await.unwrap().len(), wheel.incidents(true).await.unwrap().len()),
         (0, 1)
     );
-    let audit = format!("dw1:{{{}}}:audit", wheel.name());
-    assert_eq!(RedisServer::shared().command::<u64>(&["XLEN", &audit]), 1);
+    let audit = wheel.audit(&AuditFilter::default(), None, 10).await.unwrap().entries;
+    let told: Vec<_> = audit.iter().map(|act| (act.by.as_str(), act.done, act.outcome.as_str())).collect();
+    assert_eq!(told, [("bert", 0, "refused"), ("anna", 1, "done"), ("anna", 0, "refused")]);
 }
 
 /// Orders are paid at about the moment at which a fleet closes them. Whatever the hook of each did is what its payment is told.

@@ -44,6 +44,8 @@ mod life_cycle;
 mod metrics;
 mod migration;
 mod model;
+#[cfg(all(feature = "http", feature = "webhook"))]
+mod operator;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod outage;
 mod placement;

@@ -361,7 +361,7 @@ async fn a_claim_whose_answer_is_lost_is_asked_again_and_its_orders_do_not_wait_
     // The worker looks at least four times a second: the claim that is kept back is the first to bring something.
     proxy.hold(Way::Up);
     tokio::time::sleep(Duration::from_millis(400)).await;
-    scene.fleet.wheel.resume(&Note::new("test", "enough").unwrap()).await.unwrap();
+    scene.fleet.wheel.resume().await.unwrap();
     proxy.lose_reply(1, &call_of(&script::CLAIM, &scene.fleet.wheel));
     proxy.heal();
     let began = Instant::now();

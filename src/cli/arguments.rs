@@ -7,9 +7,9 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use super::output::Colour;
 use super::{
-    bench, cancel, check, close, completions, configuration, dead, enqueue, events, exit, export, forecast,
-    hold, import, incident, inspect, list, man, paid, pause, release, reschedule, resume, stats, verify,
-    wheel, worker,
+    audit, bench, bulk, cancel, check, close, completions, configuration, dead, drain, enqueue, events, exit,
+    export, forecast, hold, import, incident, inspect, list, man, paid, pause, release, reschedule, resume,
+    stats, verify, wheel, worker,
 };
 use crate::clock::Moment;
 use crate::deadline::{DueAt, Id};
@@ -92,8 +92,11 @@ pub enum Command {
     Events(events::Events),
     Forecast(forecast::Forecast),
     Dead(dead::Dead),
+    Bulk(bulk::Bulk),
+    Audit(audit::Audit),
     Pause(pause::Pause),
     Resume(resume::Resume),
+    Drain(drain::Drain),
     Wheel(wheel::WheelCommand),
     Verify(verify::Verify),
     #[cfg(feature = "sql")]
@@ -121,7 +124,7 @@ impl Command {
     pub fn reads(&self) -> bool {
         match self {
             Self::Inspect(_) | Self::List(_) | Self::Stats(_) | Self::Events(_) => true,
-            Self::Forecast(_) | Self::Export(_) => true,
+            Self::Forecast(_) | Self::Export(_) | Self::Audit(_) => true,
             Self::Check(_) | Self::Config(_) | Self::Completions(_) | Self::Man(_) => true,
             Self::Verify(args) => !args.heal,
             #[cfg(feature = "sql")]
@@ -130,6 +133,8 @@ impl Command {
             Self::Reconcile(args) => !args.heal,
             Self::Token(_) => true,
             Self::Dead(args) => args.reads(),
+            Self::Bulk(args) => args.reads(),
+            Self::Drain(args) => args.reads(),
             Self::Incident(args) => args.reads(),
             Self::Wheel(args) => args.reads(),
             _ => false,
@@ -183,6 +188,24 @@ impl When {
             (None, window) => DueAt::After(window.unwrap_or_default()),
         }
     }
+}
+
+/// Who does something by hand.
+#[derive(Debug, Args)]
+pub struct By {
+    /// Who, for the audit [default: the user of this process at this host]
+    #[arg(long, visible_alias = "actor", value_name = "NAME")]
+    pub by: Option<String>,
+}
+
+/// Who does something by hand, and why, where nobody must say why.
+#[derive(Debug, Args)]
+pub struct ByAndWhy {
+    #[command(flatten)]
+    pub who: By,
+    /// Why, for the audit
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub reason: String,
 }
 
 /// Reads a duration; for clap.

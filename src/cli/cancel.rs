@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::arguments;
+use super::arguments::{self, ByAndWhy};
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::Outcome;
@@ -27,13 +27,15 @@ pub struct Cancel {
     /// The orders
     #[arg(required = true, value_name = "ID", value_parser = arguments::id)]
     ids: Vec<Id>,
+    #[command(flatten)]
+    why: ByAndWhy,
 }
 
 /// Cancels, and says what became of each.
 pub async fn run(args: &Cancel, context: &Context, output: &mut Output) -> Outcome {
-    let wheel = context.wheel()?;
-    let answers = wheel.cancel(&args.ids).await;
-    say_all(wheel.name().as_str(), &args.ids, answers, output)
+    let operator = context.operator(&args.why.who)?;
+    let answers = operator.cancel(&args.ids, &args.why.reason).await?;
+    say_all(operator.wheel().name().as_str(), &args.ids, answers, output)
 }
 
 /// Says what became of each id; an id whose answer could not be had fails the others not.

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::arguments;
-use super::context::{Context, note};
+use super::arguments::{self, By};
+use super::context::Context;
 use super::failure::Outcome;
 use super::output::Output;
 use super::reschedule::say;
@@ -15,7 +15,7 @@ use crate::deadline::Id;
     about = "Closes an order now, by hand, audited",
     long_about = "Closes an order now, by hand: its deadline fires at once with cause `manual`, and a worker closes it if it is \
                   still unpaid. Who and why stand in the audit row. Works on a dead deadline, too.",
-    after_help = "Examples:\n  duewheel close o-1042 --reason 'customer asked'\n  duewheel close o-1042 --reason fraud --actor alice"
+    after_help = "Examples:\n  duewheel close o-1042 --reason 'customer asked'\n  duewheel close o-1042 --reason fraud --by alice"
 )]
 pub struct Close {
     /// The order
@@ -24,15 +24,13 @@ pub struct Close {
     /// Why
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Who [default: the user of this process at this host]
-    #[arg(long, value_name = "NAME")]
-    actor: Option<String>,
+    #[command(flatten)]
+    who: By,
 }
 
 /// Closes it.
 pub async fn run(args: &Close, context: &Context, output: &mut Output) -> Outcome {
-    let note = note(args.actor.as_deref(), &args.reason)?;
-    let wheel = context.wheel()?;
-    let answer = wheel.close(&args.id, &note).await?;
-    say(&wheel, &args.id, "closing", answer, output).await
+    let operator = context.operator(&args.who)?;
+    let answer = operator.close(&args.id, &args.reason).await?;
+    say(operator.wheel(), &args.id, "closing", answer, output).await
 }

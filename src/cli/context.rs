@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::arguments::{Command, Global};
+use super::arguments::{By, Command, Global};
 use super::failure::Failure;
 use super::output::Output;
 use secrecy::ExposeSecret as _;
 
 use crate::config::{Config, Draft, Environment, LogFormat, WheelConfig, shown_url};
-use crate::deadline::Note;
 use crate::error::Result;
+use crate::operator::{Door, Operator, Person};
 use crate::telemetry::Telemetry;
 use crate::wheel::{Store, Wheel};
 
@@ -89,6 +89,11 @@ impl Context {
     pub fn wheel(&self) -> Result<Wheel> {
         Ok(Wheel::new(self.store()?, self.wheel_config()?.wheel.clone()))
     }
+
+    /// Whoever sits at this command line, at the wheel that is meant.
+    pub fn operator(&self, by: &By) -> Result<Operator> {
+        Ok(Operator::new(self.wheel()?, person(by.by.as_deref(), Door::Cli)?))
+    }
 }
 
 fn resolve(
@@ -135,16 +140,16 @@ pub fn interrupt() -> Result<tokio::signal::unix::Signal, Failure> {
         .map_err(|e| Failure::Stopped(super::exit::Exit::Failure, format!("signals: {e}")))
 }
 
-/// Who does something by hand, and why: the actor that was named, else the user of this process on this host.
-pub fn note(actor: Option<&str>, reason: &str) -> Result<Note> {
+/// Who sits at this command line: the one that was named, else the user of this process on this host.
+pub fn person(by: Option<&str>, door: Door) -> Result<Person> {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
     let own = || {
         let host = host.as_deref().map(str::trim).unwrap_or_default();
         format!("{}@{host}", user.as_deref().unwrap_or("unknown"))
     };
-    let actor = actor.map_or_else(own, str::to_owned);
-    Ok(Note::new(&actor, reason)?)
+    let name = by.map_or_else(own, str::to_owned);
+    Ok(Person::new(&name, door)?)
 }
 
 /// Asks before something that cannot be undone: `--yes` answers, else a person at a terminal; without one it is refused.

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::arguments;
+use super::arguments::{self, ByAndWhy};
 use super::context::{Context, confirm};
 use super::exit::Exit;
 use super::failure::{Failure, Outcome};
@@ -40,11 +40,18 @@ enum Verb {
         cursor: Option<String>,
     },
     /// Gives them a new life: due now, attempts counted anew
-    Revive(Which),
+    Revive {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        why: ByAndWhy,
+    },
     /// Ends them as cancelled: the orders are dealt with
     Drop {
         #[command(flatten)]
         which: Which,
+        #[command(flatten)]
+        why: ByAndWhy,
         /// Does not ask
         #[arg(long)]
         yes: bool,
@@ -87,22 +94,23 @@ pub async fn run(args: &Dead, context: &Context, output: &mut Output) -> Outcome
             }
             Ok(Exit::Done)
         }
-        Verb::Revive(which) => {
+        Verb::Revive { which, why } => {
+            let ids = which.ids(&wheel).await?;
+            let answers = context.operator(&why.who)?.revive(&ids, &why.reason).await?;
             let mut exits = Vec::new();
-            for id in which.ids(&wheel).await? {
-                let answer = wheel.revive(&id).await?;
-                exits.push(reschedule::say(&wheel, &id, "revived", answer, output).await?);
+            for (id, answer) in ids.iter().zip(answers) {
+                exits.push(reschedule::say(&wheel, id, "revived", answer?, output).await?);
             }
             Ok(Exit::of_all(exits))
         }
-        Verb::Drop { which, yes } => {
+        Verb::Drop { which, why, yes } => {
             let ids = which.ids(&wheel).await?;
             let what = match ids.as_slice() {
                 [id] => format!("dropping {}", escaped(id.as_str())),
                 ids => format!("dropping {} dead deadlines of wheel {}", ids.len(), wheel.name()),
             };
             confirm(*yes, &what, wheel.name().as_str())?;
-            let answers = wheel.drop_dead(&ids).await;
+            let answers = context.operator(&why.who)?.drop(&ids, &why.reason).await?;
             cancel::say_all(wheel.name().as_str(), &ids, answers, output)
         }
     }

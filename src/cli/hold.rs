@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::arguments;
+use super::arguments::{self, ByAndWhy};
 use super::context::Context;
 use super::failure::Outcome;
 use super::output::Output;
@@ -31,11 +31,14 @@ pub struct Hold {
     /// The payment's channel; its limits hold ([wheel.NAME.channel.CHANNEL])
     #[arg(long, value_name = "CHANNEL")]
     channel: Option<String>,
+    #[command(flatten)]
+    why: ByAndWhy,
 }
 
 /// Holds it.
 pub async fn run(args: &Hold, context: &Context, output: &mut Output) -> Outcome {
-    let wheel = context.wheel()?;
-    let answer = wheel.hold_through(&args.id, args.for_long, args.channel.as_deref()).await?;
-    say(&wheel, &args.id, "held", answer, output).await
+    let operator = context.operator(&args.why.who)?;
+    let (channel, reason) = (args.channel.as_deref(), &args.why.reason);
+    let answer = operator.hold(&args.id, args.for_long, channel, reason).await?;
+    say(operator.wheel(), &args.id, "held", answer, output).await
 }

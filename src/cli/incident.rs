@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::arguments;
-use super::context::{Context, note};
+use super::context::{Context, person};
 use super::exit::Exit;
 use super::failure::Outcome;
 use super::output::Output;
@@ -12,6 +12,7 @@ use super::paid::age;
 use crate::clock::Moment;
 use crate::deadline::Id;
 use crate::error::escaped;
+use crate::operator::{Door, Operator};
 use crate::wheel::shape::incident_json;
 use crate::wheel::{Acknowledged, Incident};
 
@@ -101,10 +102,10 @@ fn cells(incident: &Incident) -> Vec<String> {
 }
 
 async fn ack(id: &Id, by: &str, reason: &str, context: &Context, output: &mut Output) -> Outcome {
-    let wheel = context.wheel()?;
-    let name = wheel.name().as_str();
+    let operator = Operator::new(context.wheel()?, person(Some(by), Door::Cli)?);
+    let name = operator.wheel().name().as_str();
     let shown = escaped(id.as_str());
-    let (outcome, text, incidents, exit) = match wheel.acknowledge(id, &note(Some(by), reason)?).await? {
+    let (outcome, text, incidents, exit) = match operator.acknowledge(id, reason).await? {
         Acknowledged::Now(now) => ("acknowledged", "acknowledged".to_owned(), now, Exit::Done),
         Acknowledged::Before(before) => {
             let who = before.iter().find_map(|incident| incident.acknowledged.as_ref());

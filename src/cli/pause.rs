@@ -3,7 +3,8 @@
 use clap::Args;
 use serde_json::json;
 
-use super::context::{Context, note};
+use super::arguments::By;
+use super::context::Context;
 use super::exit::Exit;
 use super::failure::Outcome;
 use super::output::Output;
@@ -20,17 +21,15 @@ pub struct Pause {
     /// Why, for whoever wonders
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Who [default: the user of this process at this host]
-    #[arg(long, value_name = "NAME")]
-    actor: Option<String>,
+    #[command(flatten)]
+    who: By,
 }
 
 /// Pauses the wheel.
 pub async fn run(args: &Pause, context: &Context, output: &mut Output) -> Outcome {
-    let note = note(args.actor.as_deref(), &args.reason)?;
-    let wheel = context.wheel()?;
-    let counts = wheel.pause(&note).await?;
-    say(wheel.name().as_str(), "paused", counts, output)
+    let operator = context.operator(&args.who)?;
+    let counts = operator.pause(&args.reason).await?;
+    say(operator.wheel().name().as_str(), "paused", counts, output)
 }
 
 /// Says how many shards took it.

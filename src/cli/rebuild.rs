@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::arguments::ByAndWhy;
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::Outcome;
@@ -27,11 +28,14 @@ pub struct Rebuild {
     /// Lists the last runs instead
     #[arg(long, conflicts_with = "anew")]
     runs: bool,
+    #[command(flatten)]
+    why: ByAndWhy,
 }
 
 /// Rebuilds.
 pub async fn run(args: &Rebuild, context: &Context, output: &mut Output) -> Outcome {
-    let wheel = context.wheel()?;
+    let operator = context.operator(&args.why.who)?;
+    let wheel = operator.wheel().clone();
     if args.runs {
         return runs(&wheel, "rebuild", output).await;
     }
@@ -40,8 +44,9 @@ pub async fn run(args: &Rebuild, context: &Context, output: &mut Output) -> Outc
     let bar = super::enqueue::progress(output, None);
     let progress = |report: &Report| bar.set_position(report.seen);
     let mut interrupt = super::context::interrupt()?;
+    let rebuilt = async { job.run(args.anew, progress).await.map(|report| (report.changed(), report)) };
     let done = tokio::select! {
-        done = job.run(args.anew, progress) => done,
+        done = operator.run("rebuild", &args.why.reason, rebuilt) => done,
         _ = interrupt.recv() => {
             bar.finish_and_clear();
             let_go().await;

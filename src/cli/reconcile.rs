@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::arguments::ByAndWhy;
 use super::context::Context;
 use super::exit::Exit;
 use super::export::{bad_file, create};
@@ -47,6 +48,8 @@ pub struct Reconcile {
     /// Lists the last runs instead
     #[arg(long, conflicts_with_all = ["heal", "markdown", "out"])]
     runs: bool,
+    #[command(flatten)]
+    why: ByAndWhy,
 }
 
 /// Reconciles.
@@ -54,7 +57,8 @@ pub async fn run(args: &Reconcile, context: &Context, output: &mut Output) -> Ou
     if args.markdown && output.is_json() {
         return Err(Failure::Usage("--markdown: expected without --json".to_owned()));
     }
-    let wheel = context.wheel()?;
+    let operator = context.operator(&args.why.who)?;
+    let wheel = operator.wheel().clone();
     if args.runs {
         return runs(&wheel, output).await;
     }
@@ -66,8 +70,15 @@ pub async fn run(args: &Reconcile, context: &Context, output: &mut Output) -> Ou
     let progress = |report: &Reconciliation| bar.set_position(report.rows + report.deadlines + report.ended);
     let heal = args.heal.then(|| args.max.unwrap_or(config.reconcile.heal_max));
     let mut interrupt = super::context::interrupt()?;
+    let work = async {
+        if heal.is_none() {
+            return job.run(heal, progress).await;
+        }
+        let healed = async { job.run(heal, progress).await.map(|report| (report.healed(), report)) };
+        operator.run("reconcile", &args.why.reason, healed).await
+    };
     let report = tokio::select! {
-        done = job.run(heal, progress) => done?,
+        done = work => done?,
         _ = interrupt.recv() => {
             bar.finish_and_clear();
             let_go().await;

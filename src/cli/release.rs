@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::arguments;
+use super::arguments::{self, ByAndWhy};
 use super::context::Context;
 use super::failure::Outcome;
 use super::output::Output;
@@ -20,11 +20,13 @@ pub struct Release {
     /// The order
     #[arg(value_name = "ID", value_parser = arguments::id)]
     id: Id,
+    #[command(flatten)]
+    why: ByAndWhy,
 }
 
 /// Releases it.
 pub async fn run(args: &Release, context: &Context, output: &mut Output) -> Outcome {
-    let wheel = context.wheel()?;
-    let answer = wheel.release(&args.id).await?;
-    say(&wheel, &args.id, "released", answer, output).await
+    let operator = context.operator(&args.why.who)?;
+    let answer = operator.release(&args.id, &args.why.reason).await?;
+    say(operator.wheel(), &args.id, "released", answer, output).await
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::arguments::{self, When};
+use super::arguments::{self, ByAndWhy, When};
 use super::context::Context;
 use super::enqueue::ThroughChannel;
 use super::exit::Exit;
@@ -34,14 +34,17 @@ pub struct Reschedule {
     /// Only if the stored generation is still this one
     #[arg(long, value_name = "NUMBER")]
     generation: Option<u64>,
+    #[command(flatten)]
+    why: ByAndWhy,
 }
 
 /// Moves it.
 pub async fn run(args: &Reschedule, context: &Context, output: &mut Output) -> Outcome {
-    let wheel = context.wheel()?;
-    args.through.admit(&wheel, args.when.due_at()).await?;
-    let answer = wheel.reschedule(&args.id, args.when.due_at(), args.generation.map(Generation)).await?;
-    say(&wheel, &args.id, "rescheduled", answer, output).await
+    let operator = context.operator(&args.why.who)?;
+    args.through.admit(operator.wheel(), args.when.due_at()).await?;
+    let (due_at, expected) = (args.when.due_at(), args.generation.map(Generation));
+    let answer = operator.reschedule(&args.id, due_at, expected, &args.why.reason).await?;
+    say(operator.wheel(), &args.id, "rescheduled", answer, output).await
 }
 
 /// Says what a verb that moves one deadline answered.

@@ -3,7 +3,8 @@
 use clap::Args;
 use serde_json::json;
 
-use super::context::{Context, note};
+use super::arguments::ByAndWhy;
+use super::context::Context;
 use super::exit::Exit;
 use super::failure::Outcome;
 use super::output::Output;
@@ -18,20 +19,15 @@ use crate::error::escaped;
     after_help = "Examples:\n  duewheel resume --wheel orders\n  duewheel resume --reason 'payments are recorded again'"
 )]
 pub struct Resume {
-    /// Why, for whoever wonders
-    #[arg(long, value_name = "TEXT", default_value = "resumed")]
-    reason: String,
-    /// Who [default: the user of this process at this host]
-    #[arg(long, value_name = "NAME")]
-    actor: Option<String>,
+    #[command(flatten)]
+    why: ByAndWhy,
 }
 
 /// Resumes the wheel.
 pub async fn run(args: &Resume, context: &Context, output: &mut Output) -> Outcome {
-    let note = note(args.actor.as_deref(), &args.reason)?;
-    let wheel = context.wheel()?;
-    let (held, (written, shards)) = wheel.resume(&note).await?;
-    let name = wheel.name().as_str();
+    let operator = context.operator(&args.why.who)?;
+    let (held, (written, shards)) = operator.resume(&args.why.reason).await?;
+    let name = operator.wheel().name().as_str();
     let mut lifted = Vec::new();
     let mut text = format!("{name}: resumed, {written} of {shards} shards");
     if let Some(trip) = &held.trip {

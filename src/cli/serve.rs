@@ -16,8 +16,9 @@ use super::worker::changed;
 use crate::config::Config;
 use crate::error::{Error, StoreKind};
 use crate::http::health::Probes;
-use crate::http::{Api, Server, Tls};
+use crate::http::{Api, ServedWheel, Server, Setting, Tls};
 use crate::metrics::Metrics;
+use crate::operator::Foreman;
 use crate::wheel::Wheel;
 use crate::worker::Meter;
 use crate::worker::service::drive;
@@ -64,6 +65,9 @@ pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outc
     let wheels =
         configs.into_iter().map(|config| Wheel::new(store.clone(), config.wheel.clone())).collect::<Vec<_>>();
     let stop = CancellationToken::new();
+    for wheel in &wheels {
+        tokio::spawn(drive(Foreman::new(wheel.clone()), stop.clone()));
+    }
     if context.config.metrics.listen.is_some() {
         // A server also knows when there is no worker at all.
         for wheel in &wheels {
@@ -114,6 +118,26 @@ fn reload(context: &Context, service: &Service) {
     }
 }
 
+/// What a server knows of a wheel.
+fn served(config: &Config, wheel: Wheel, settings: &Arc<[Setting]>) -> ServedWheel {
+    #[cfg(feature = "sql")]
+    let table = config.wheels.iter().find(|known| known.wheel.name == *wheel.name());
+    #[cfg(not(feature = "sql"))]
+    let _ = config;
+    ServedWheel {
+        #[cfg(feature = "sql")]
+        table: table.and_then(super::net::declared).cloned().map(Arc::new),
+        settings: settings.clone(),
+        wheel,
+    }
+}
+
+/// The configuration in force, as `duewheel config` shows it.
+fn settings_in_force(config: &Config) -> Arc<[Setting]> {
+    let shown = config.shown.iter().cloned();
+    shown.map(|one| Setting { key: one.key, value: one.value, source: one.source }).collect()
+}
+
 /// The API, answering.
 pub struct Service {
     api: Arc<Api>,
@@ -139,7 +163,9 @@ impl Service {
             None => server,
         };
         tracing::info!(%address, tls = tls.is_some(), tokens = guarded, "listening");
-        let api = Api::new(wheels, settings, stop.clone());
+        let shown = settings_in_force(&context.config);
+        let served = wheels.into_iter().map(|wheel| served(&context.config, wheel, &shown));
+        let api = Api::new(served, settings, stop.clone());
         let answering = tokio::spawn(server.run(api.router(), stop.clone()));
         Ok((Self { api, tls }, answering))
     }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::arguments::ByAndWhy;
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::{Failure, Outcome};
@@ -32,11 +33,14 @@ pub struct Sweep {
     /// Lists the last runs instead
     #[arg(long, conflicts_with = "dry_run")]
     runs: bool,
+    #[command(flatten)]
+    why: ByAndWhy,
 }
 
 /// Sweeps.
 pub async fn run(args: &Sweep, context: &Context, output: &mut Output) -> Outcome {
-    let wheel = context.wheel()?;
+    let operator = context.operator(&args.why.who)?;
+    let wheel = operator.wheel().clone();
     if args.runs {
         return runs(&wheel, "sweep", output).await;
     }
@@ -45,7 +49,13 @@ pub async fn run(args: &Sweep, context: &Context, output: &mut Output) -> Outcom
     let bar = super::enqueue::progress(output, None);
     let progress = |report: &Report| bar.set_position(report.seen);
     let mut interrupt = super::context::interrupt()?;
-    let work = async { if args.dry_run { job.dry_run(progress).await } else { job.run(progress).await } };
+    let work = async {
+        if args.dry_run {
+            return job.dry_run(progress).await;
+        }
+        let swept = async { job.run(progress).await.map(|report| (report.changed(), report)) };
+        operator.run("sweep", &args.why.reason, swept).await
+    };
     let done = tokio::select! {
         done = work => done,
         _ = interrupt.recv() => {

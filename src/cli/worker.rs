@@ -20,6 +20,7 @@ use crate::config::{Config, WheelConfig, shown_url};
 use crate::error::{Error, StoreKind};
 use crate::http::health::Probes;
 use crate::metrics::Metrics;
+use crate::operator::Foreman;
 #[cfg(feature = "sql")]
 use crate::sweep::Measures;
 use crate::wheel::{RedisSettings, Wheel};
@@ -198,7 +199,8 @@ async fn serve(
     Ok(tokio::join!(work, read).0)
 }
 
-/// What a wheel wants done beside the closing, by one worker of the fleet at a time: the jobs over the orders table, and the relay.
+/// What a wheel wants done beside the closing, by one worker of the fleet at a time: the jobs over the orders table, the relay, and what
+/// people do to all that match.
 async fn jobs(one: &Served, stop: &CancellationToken) {
     #[cfg(feature = "sql")]
     let (measures, health) = (Measures::new(&one.metrics, one.wheel.name()), one.fleet.health());
@@ -214,8 +216,12 @@ async fn jobs(one: &Served, stop: &CancellationToken) {
     };
     #[cfg(not(feature = "kafka"))]
     let relay = std::future::ready(());
-    let _ = (one, stop);
-    tokio::join!(net, relay);
+    let foreman = drive_watched(
+        Foreman::new(one.wheel.clone()),
+        stop.clone(),
+        one.fleet.health().pulse(Foreman::NAME, Foreman::LONGEST),
+    );
+    tokio::join!(net, relay, foreman);
 }
 
 /// Waits for a hook that is away: it could close nothing, and other wheels are served meanwhile.

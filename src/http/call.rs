@@ -1,5 +1,6 @@
 //! One request as a handler sees it: read, judged and its sender known; and the answer that a handler gives.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -9,15 +10,16 @@ use axum::response::Response;
 use serde::Serialize;
 
 use super::body::Kind;
-use super::door::Door;
+use super::door::Door as Served;
 use super::fields::Fields;
 use super::problem::Problem;
 use super::query::Query;
 use crate::deadline::{Generation, Id, Note};
 use crate::error::Error;
+use crate::operator::{Door, Operator, Person};
 use crate::wheel::Wheel;
 
-/// With the token's name behind it, it must fit into a note.
+/// With the token's name behind it, it must fit into a name.
 const LONGEST_ACTOR: usize = 400;
 
 /// What handlers answer.
@@ -25,9 +27,11 @@ pub(super) type Outcome = Result<Response, Problem>;
 
 /// One request.
 pub(super) struct Call {
-    pub door: Arc<Door>,
+    pub door: Arc<Served>,
     /// The deadline that the path names; [`Call::id`] where the path has one.
     pub named: Option<Id>,
+    /// What else the path names: a worker, a job, a bulk act; [`Call::part`] where the path has one.
+    pub other: Option<String>,
     pub query: Query,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -46,6 +50,11 @@ impl Call {
     /// The deadline that the path names.
     pub fn id(&self) -> Result<&Id, Problem> {
         self.named.as_ref().ok_or_else(|| Problem::unprocessable("id", "id: is missing"))
+    }
+
+    /// What else the path names.
+    pub fn part(&self) -> &str {
+        self.other.as_deref().unwrap_or_default()
     }
 
     /// The body as text.
@@ -72,21 +81,29 @@ impl Call {
         problem
     }
 
-    /// Who asks, and why: the actor that the body names and the token's name.
-    pub fn note(&self, fields: &Fields<'_>, reason: &str) -> Result<Note, Problem> {
-        let sender = self.sender.as_deref().unwrap_or("http");
-        let actor = match fields.text("actor")? {
-            Some(actor) => {
-                Note::new(&actor, reason)?;
-                if actor.len() > LONGEST_ACTOR {
-                    let detail = format!("actor: expected at most {LONGEST_ACTOR} bytes");
-                    return Err(Problem::unprocessable("actor", detail));
-                }
-                format!("{actor} (token {sender})")
-            }
-            None => format!("token {sender}"),
-        };
-        Ok(Note::new(&actor, reason)?)
+    /// Who asks: the actor that the body names and the token's name.
+    pub fn operator(&self, fields: &Fields<'_>) -> Result<Operator, Problem> {
+        let Some(actor) = fields.text("actor")? else { return self.bare_operator() };
+        Person::new(&actor, Door::Api)?;
+        if actor.len() > LONGEST_ACTOR {
+            let detail = format!("actor: expected at most {LONGEST_ACTOR} bytes");
+            return Err(Problem::unprocessable("actor", detail));
+        }
+        let name = format!("{actor} (token {})", self.sender.as_deref().unwrap_or("http"));
+        Ok(Operator::new(self.wheel().clone(), Person::new(&name, Door::Api)?))
+    }
+
+    /// The same where there is no body.
+    pub fn bare_operator(&self) -> Result<Operator, Problem> {
+        let name = format!("token {}", self.sender.as_deref().unwrap_or("http"));
+        Ok(Operator::new(self.wheel().clone(), Person::new(&name, Door::Api)?))
+    }
+
+    /// Why it is asked: the `reason` of the body, empty where there is none. One that is given says something.
+    pub fn reason<'a>(&self, fields: &Fields<'a>) -> Result<Cow<'a, str>, Problem> {
+        let Some(reason) = fields.text("reason")? else { return Ok(Cow::Borrowed("")) };
+        Note::new("who", &reason)?;
+        Ok(reason)
     }
 }
 

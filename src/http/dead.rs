@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::call::{Call, Outcome, json};
 use super::deadlines::page;
+use super::fields::Fields;
 use super::problem::Problem;
 use crate::clock::Moment;
 use crate::deadline::{Id, State};
@@ -22,32 +23,40 @@ pub(super) async fn list(call: Call) -> Outcome {
 
 /// `POST …/dead/revive`.
 pub(super) async fn revive(call: Call) -> Outcome {
-    let chosen = choose(&call).await?;
+    let fields = call.fields(MEMBERS)?;
+    let (operator, why) = (call.operator(&fields)?, call.reason(&fields)?);
+    let chosen = choose(&call, &fields).await?;
     let name = call.wheel().name().as_str();
-    let mut results = Vec::with_capacity(chosen.ids.len());
-    for id in &chosen.ids {
-        results.push(match call.wheel().revive(id).await {
-            Ok(Ok(scheduled)) => scheduled_json(name, id.as_str(), "revived", &scheduled),
-            Ok(Err(refusal)) => problem_of(id, &Problem::refused(name, id, &refusal)),
-            Err(e) => problem_of(id, &call.failed(&e)),
-        });
-    }
+    let answers = operator.revive(&chosen.ids, &why).await;
+    let result = |(id, answer): (&Id, _)| match answer {
+        Ok(Ok(scheduled)) => scheduled_json(name, id.as_str(), "revived", &scheduled),
+        Ok(Err(refusal)) => problem_of(id, &Problem::refused(name, id, &refusal)),
+        Err(e) => problem_of(id, &call.failed(&e)),
+    };
+    let answers = answers.map_err(|e| call.failed(&e))?;
+    let results = chosen.ids.iter().zip(answers).map(result).collect();
     Ok(answered(&call, "revived", &chosen, results))
 }
 
 /// `POST …/dead/drop`.
 pub(super) async fn drop(call: Call) -> Outcome {
-    let chosen = choose(&call).await?;
+    let fields = call.fields(MEMBERS)?;
+    let (operator, why) = (call.operator(&fields)?, call.reason(&fields)?);
+    let chosen = choose(&call, &fields).await?;
     let name = call.wheel().name().as_str();
-    let answers = call.wheel().drop_dead(&chosen.ids).await;
+    let answers = operator.drop(&chosen.ids, &why).await;
     let result = |(id, answer): (&Id, _)| match answer {
         Ok(Ok(_)) => json!({"id": id.as_str(), "outcome": "dropped"}),
         Ok(Err(refusal)) => problem_of(id, &Problem::refused(name, id, &refusal)),
         Err(e) => problem_of(id, &call.failed(&e)),
     };
+    let answers = answers.map_err(|e| call.failed(&e))?;
     let results = chosen.ids.iter().zip(answers).map(result).collect();
     Ok(answered(&call, "dropped", &chosen, results))
 }
+
+/// The members of their bodies.
+const MEMBERS: &[&str] = &["ids", "filter", "reason", "actor"];
 
 /// What a call is about.
 struct Chosen {
@@ -56,8 +65,7 @@ struct Chosen {
     more: bool,
 }
 
-async fn choose(call: &Call) -> Result<Chosen, Problem> {
-    let fields = call.fields(&["ids", "filter"])?;
+async fn choose(call: &Call, fields: &Fields<'_>) -> Result<Chosen, Problem> {
     let ids = fields.texts("ids")?;
     let filter = fields.object("filter", &["from", "to", "reason", "all"])?;
     match (ids, filter) {

@@ -1,17 +1,20 @@
 //! One wheel as the API serves it.
 
 use super::combiner::Combiner;
+use super::served::ServedWheel;
 use crate::wheel::Wheel;
 
-/// A wheel and what gathers its enqueues.
+/// A wheel, what is known of it, and what gathers its enqueues.
 #[derive(Debug)]
 pub(super) struct Door {
     pub wheel: Wheel,
+    pub served: ServedWheel,
     pub combiner: Combiner,
 }
 
 impl Door {
-    pub fn new(wheel: Wheel) -> Self {
-        Self { combiner: Combiner::start(wheel.clone()), wheel }
+    pub fn new(served: ServedWheel) -> Self {
+        let wheel = served.wheel.clone();
+        Self { combiner: Combiner::start(wheel.clone()), wheel, served }
     }
 }

@@ -67,6 +67,18 @@ impl<'a> Fields<'a> {
         Ok(self.read(name, "expected true or false")?.unwrap_or(false))
     }
 
+    /// A whole number, at least `least`.
+    pub fn whole(&self, name: &str, least: u64) -> Result<Option<u64>, Problem> {
+        let expected = format!("expected a whole number from {least} on");
+        let number: Option<u64> = self.read(name, &expected)?;
+        match number {
+            Some(number) if number < least => {
+                Err(Problem::unprocessable(name, format!("{name}: {expected}")))
+            }
+            number => Ok(number),
+        }
+    }
+
     /// A duration, as text with its units.
     pub fn duration(&self, name: &str) -> Result<Option<Duration>, Problem> {
         let expected = "expected a duration as text with its units, like \"30m\"";

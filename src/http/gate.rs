@@ -18,7 +18,9 @@ use super::query::Query;
 use super::repeat::{self, Turn};
 use super::seat::Seat;
 use super::token::find;
-use super::{Api, batch, body, dead, deadlines, events, movement, overview};
+use super::{
+    Api, audit, batch, body, bulk, dead, deadlines, events, explanation, fleet, jobs, movement, overview,
+};
 use crate::clock::Moment;
 use crate::deadline::Id;
 use crate::error::shown;
@@ -68,7 +70,7 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let sender = admit(api, operation, &parts)?;
     let kind = body::admit(operation, &parts.headers, &api.limits)?;
-    let (door, named) = addressed(api, &mut parts).await?;
+    let Addressed { door, named, other } = addressed(api, &mut parts).await?;
     let query = Query::parse(parts.uri.query(), operation.parameters())?;
     let body = body::read(operation, body, &api.limits).await?;
     // From here on it costs more than a buffer: only so many at once.
@@ -80,6 +82,7 @@ async fn answer(
     let call = Call {
         door,
         named,
+        other,
         query,
         headers: parts.headers,
         body,
@@ -126,6 +129,17 @@ async fn carry_out(operation: Operation, call: Call) -> Outcome {
         Operation::Drop => dead::drop(call).await,
         Operation::Pause => overview::pause(call).await,
         Operation::Resume => overview::resume(call).await,
+        Operation::Explain => explanation::explain(call).await,
+        Operation::Audit => audit::list(call).await,
+        Operation::BeginBulk => bulk::begin(call).await,
+        Operation::ListBulk => bulk::list(call).await,
+        Operation::InspectBulk => bulk::inspect(call).await,
+        Operation::StopBulk => bulk::stop(call).await,
+        Operation::Workers => fleet::list(call).await,
+        Operation::Drain => fleet::drain(call).await,
+        Operation::ResumeWorker => fleet::resume(call).await,
+        Operation::Jobs => jobs::list(call).await,
+        Operation::RunJob => jobs::run(call).await,
         // Answered before: they are about no wheel, or go on.
         Operation::Events | Operation::Wheels | Operation::Document => {
             Err(Problem::not_found("no_such_path", "there is no such path"))
@@ -178,28 +192,37 @@ fn unguarded(headers: &HeaderMap, host: Option<&HeaderValue>) -> Result<(), Prob
     Err(Problem::new(StatusCode::FORBIDDEN, "not_local", detail))
 }
 
-/// The wheel and the deadline that the path names.
-async fn addressed(api: &Api, parts: &mut Parts) -> Result<(Option<Arc<Door>>, Option<Id>), Problem> {
+/// What a path names.
+#[derive(Default)]
+struct Addressed {
+    door: Option<Arc<Door>>,
+    named: Option<Id>,
+    other: Option<String>,
+}
+
+async fn addressed(api: &Api, parts: &mut Parts) -> Result<Addressed, Problem> {
     let parameters = match RawPathParams::from_request_parts(parts, &()).await {
         Ok(parameters) => parameters,
         // A path without parameters, or one that is no UTF-8.
-        Err(_) if !parts.uri.path().contains("/v1/wheels/") => return Ok((None, None)),
+        Err(_) if !parts.uri.path().contains("/v1/wheels/") => return Ok(Addressed::default()),
         Err(_) => return Err(Problem::bad_request("bad_path", "the path is not UTF-8")),
     };
-    let (mut door, mut id) = (None, None);
+    let mut addressed = Addressed::default();
     for (name, value) in &parameters {
         if name == "wheel" {
             let unknown = || {
                 let detail = format!("there is no wheel \"{}\"", shown(value));
                 Problem::not_found("no_such_wheel", detail).of_field("wheel")
             };
-            door = Some(api.doors.get(value).cloned().ok_or_else(unknown)?);
-        } else {
+            addressed.door = Some(api.doors.get(value).cloned().ok_or_else(unknown)?);
+        } else if name == "id" {
             let bad = |e: crate::error::Invalid| Problem::bad_request("bad_id", e.to_string()).of_field("id");
-            id = Some(Id::new(value).map_err(bad)?);
+            addressed.named = Some(Id::new(value).map_err(bad)?);
+        } else {
+            addressed.other = Some(value.to_owned());
         }
     }
-    Ok((door, id))
+    Ok(addressed)
 }
 
 /// The id that the client gave, where it may stand in a log line; else a new one.

@@ -49,8 +49,7 @@ pub(super) async fn release(call: Call) -> Outcome {
 /// `POST …/deadlines/{id}/close`. 202: a worker closes it.
 pub(super) async fn close(call: Call) -> Outcome {
     let fields = call.fields(&["reason", "actor"])?;
-    let note = call.note(&fields, &fields.needed("reason")?)?;
-    let answer = call.wheel().close(call.id()?, &note).await;
+    let answer = call.operator(&fields)?.close(call.id()?, &fields.needed("reason")?).await;
     moved(&call, StatusCode::ACCEPTED, "closing", answer)
 }
 

@@ -75,6 +75,17 @@ fn summary(operation: Operation) -> &'static str {
         Operation::Events => "What happens, as server-sent events",
         Operation::Pause => "Stops closing, on every worker",
         Operation::Resume => "Goes on closing",
+        Operation::Explain => "One order's story, and why it is not closed yet or never will be",
+        Operation::Audit => "What people did to the wheel, newest first",
+        Operation::BeginBulk => "Does something to all deadlines that match, or counts them",
+        Operation::ListBulk => "Bulk acts under way, and the last ones",
+        Operation::InspectBulk => "One bulk act",
+        Operation::StopBulk => "Stops a bulk act; what is done stays done",
+        Operation::Workers => "The workers of the wheel",
+        Operation::Drain => "Tells a worker to claim nothing more, and to stay",
+        Operation::ResumeWorker => "Lets a drained worker go on",
+        Operation::Jobs => "The jobs over the orders table, each with its last runs",
+        Operation::RunJob => "Asks for a run of a job by the next worker that has it",
         Operation::Wheels => "The wheels that are served",
         Operation::Document => "This document",
     }
@@ -95,8 +106,23 @@ fn parameters(operation: Operation) -> Vec<Value> {
             "schema": {"$ref": "#/components/schemas/Id"}, "example": "o-1042",
         }));
     }
+    for (name, description, example) in [
+        ("bulk", "A bulk act.", "1772337600000000"),
+        ("worker", "A worker's token.", "3f2a9c0d1e4b5a69788c7d6e5f4a3b2c"),
+        ("job", "A job.", "sweep"),
+    ] {
+        if path.contains(&format!("{{{name}}}")) {
+            let schema = match name {
+                "job" => json!({"enum": crate::wheel::JOBS}),
+                _ => json!({"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[0-9a-z]+$"}),
+            };
+            parameters.push(json!({
+                "name": name, "in": "path", "required": true, "description": description, "schema": schema, "example": example,
+            }));
+        }
+    }
     for name in operation.parameters() {
-        parameters.push(query_parameter(name));
+        parameters.push(query_parameter(operation, name));
     }
     let mut header = |name: &str, description: &str, pattern: &str| {
         let schema = if pattern.is_empty() {
@@ -127,8 +153,13 @@ fn parameters(operation: Operation) -> Vec<Value> {
     parameters
 }
 
-fn query_parameter(name: &str) -> Value {
+fn query_parameter(operation: Operation, name: &str) -> Value {
     let (description, schema) = match name {
+        "id" => ("Only what names this order.", schema::reference("Id")),
+        "act" => ("Only this act.", json!({"enum": crate::operator::Act::words()})),
+        "limit" if operation == Operation::Jobs => {
+            ("Runs of each job.", json!({"type": "integer", "minimum": 1, "maximum": 100, "default": 10}))
+        }
         "state" => ("The state.", json!({"enum": super::deadlines::STATES, "default": "scheduled"})),
         "from" => ("From this moment on.", schema::reference("MomentText")),
         "to" => ("Up to this moment.", schema::reference("MomentText")),
@@ -167,6 +198,10 @@ fn body(operation: Operation) -> Option<Value> {
         Operation::Close | Operation::Pause => "Reason",
         Operation::Resume => "PerhapsReason",
         Operation::Revive | Operation::Drop => "Chosen",
+        Operation::BeginBulk => "BulkAct",
+        Operation::Drain => "Reason",
+        Operation::ResumeWorker => "PerhapsReason",
+        Operation::RunJob => "JobRun",
         Operation::EnqueueBatch => "Batch",
         _ => return None,
     };
@@ -245,6 +280,15 @@ fn good(operation: Operation) -> &'static [(u16, &'static str)] {
         Operation::Revive | Operation::Drop => &[(200, "SeenTo"), (207, "SeenTo")],
         Operation::Events => &[(200, "Events")],
         Operation::Pause | Operation::Resume => &[(200, "Written"), (207, "Written")],
+        Operation::Explain => &[(200, "Explanation")],
+        Operation::Audit => &[(200, "Audit")],
+        Operation::BeginBulk => &[(200, "Matched"), (202, "Bulk")],
+        Operation::ListBulk => &[(200, "Bulks")],
+        Operation::InspectBulk | Operation::StopBulk => &[(200, "Bulk")],
+        Operation::Workers => &[(200, "Workers")],
+        Operation::Drain | Operation::ResumeWorker => &[(202, "WorkerTold")],
+        Operation::Jobs => &[(200, "Jobs")],
+        Operation::RunJob => &[(202, "JobAsked")],
         Operation::Wheels => &[(200, "Wheels")],
         Operation::Document => &[(200, "Document")],
     }

@@ -26,6 +26,17 @@ pub(super) enum Operation {
     Events,
     Pause,
     Resume,
+    Explain,
+    Audit,
+    BeginBulk,
+    ListBulk,
+    InspectBulk,
+    StopBulk,
+    Workers,
+    Drain,
+    ResumeWorker,
+    Jobs,
+    RunJob,
     Wheels,
     Document,
 }
@@ -44,7 +55,7 @@ pub(super) enum Takes {
 }
 
 impl Operation {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 31] = [
         Self::Enqueue,
         Self::EnqueueBatch,
         Self::Inspect,
@@ -63,6 +74,17 @@ impl Operation {
         Self::Events,
         Self::Pause,
         Self::Resume,
+        Self::Explain,
+        Self::Audit,
+        Self::BeginBulk,
+        Self::ListBulk,
+        Self::InspectBulk,
+        Self::StopBulk,
+        Self::Workers,
+        Self::Drain,
+        Self::ResumeWorker,
+        Self::Jobs,
+        Self::RunJob,
         Self::Wheels,
         Self::Document,
     ];
@@ -88,6 +110,17 @@ impl Operation {
             Self::Events => "events",
             Self::Pause => "pause",
             Self::Resume => "resume",
+            Self::Explain => "explain",
+            Self::Audit => "audit",
+            Self::BeginBulk => "begin_bulk",
+            Self::ListBulk => "list_bulk",
+            Self::InspectBulk => "inspect_bulk",
+            Self::StopBulk => "stop_bulk",
+            Self::Workers => "workers",
+            Self::Drain => "drain",
+            Self::ResumeWorker => "resume_worker",
+            Self::Jobs => "jobs",
+            Self::RunJob => "run_job",
             Self::Wheels => "wheels",
             Self::Document => "openapi",
         }
@@ -111,6 +144,15 @@ impl Operation {
             Self::Events => "/v1/wheels/{wheel}/events",
             Self::Pause => "/v1/wheels/{wheel}/pause",
             Self::Resume => "/v1/wheels/{wheel}/resume",
+            Self::Explain => "/v1/wheels/{wheel}/deadlines/{id}/explain",
+            Self::Audit => "/v1/wheels/{wheel}/audit",
+            Self::BeginBulk | Self::ListBulk => "/v1/wheels/{wheel}/bulk",
+            Self::InspectBulk | Self::StopBulk => "/v1/wheels/{wheel}/bulk/{bulk}",
+            Self::Workers => "/v1/wheels/{wheel}/workers",
+            Self::Drain => "/v1/wheels/{wheel}/workers/{worker}/drain",
+            Self::ResumeWorker => "/v1/wheels/{wheel}/workers/{worker}/resume",
+            Self::Jobs => "/v1/wheels/{wheel}/jobs",
+            Self::RunJob => "/v1/wheels/{wheel}/jobs/{job}/run",
             Self::Wheels => "/v1/wheels",
             Self::Document => "/openapi.json",
         }
@@ -119,12 +161,15 @@ impl Operation {
     pub fn method(self) -> Method {
         match self {
             Self::Enqueue => Method::PUT,
-            Self::Cancel => Method::DELETE,
+            Self::Cancel | Self::StopBulk => Method::DELETE,
             Self::Reschedule => Method::PATCH,
             Self::EnqueueBatch | Self::Hold | Self::Release | Self::Paid | Self::Close => Method::POST,
             Self::Revive | Self::Drop | Self::Pause | Self::Resume => Method::POST,
             Self::Inspect | Self::List | Self::Stats | Self::Forecast | Self::ListDead => Method::GET,
+            Self::BeginBulk | Self::Drain | Self::ResumeWorker | Self::RunJob => Method::POST,
             Self::Events | Self::Wheels | Self::Document => Method::GET,
+            Self::Explain | Self::Audit | Self::ListBulk | Self::InspectBulk => Method::GET,
+            Self::Workers | Self::Jobs => Method::GET,
         }
     }
 
@@ -138,17 +183,22 @@ impl Operation {
             Self::Document => None,
             Self::Inspect | Self::List | Self::Stats | Self::Forecast | Self::ListDead => Some(Scope::Read),
             Self::Events | Self::Wheels => Some(Scope::Read),
+            Self::Explain | Self::Audit | Self::ListBulk | Self::InspectBulk => Some(Scope::Read),
+            Self::Workers | Self::Jobs => Some(Scope::Read),
             Self::Enqueue | Self::EnqueueBatch | Self::Cancel | Self::Reschedule => Some(Scope::Enqueue),
             Self::Hold | Self::Release | Self::Paid => Some(Scope::Enqueue),
             Self::Close | Self::Revive | Self::Drop | Self::Pause | Self::Resume => Some(Scope::Operate),
+            Self::BeginBulk | Self::StopBulk => Some(Scope::Operate),
+            Self::Drain | Self::ResumeWorker | Self::RunJob => Some(Scope::Operate),
         }
     }
 
     pub fn takes(self) -> Takes {
         match self {
             Self::Enqueue | Self::Reschedule | Self::Hold | Self::Close => Takes::Object,
-            Self::Revive | Self::Drop | Self::Pause => Takes::Object,
+            Self::Revive | Self::Drop | Self::Pause | Self::BeginBulk | Self::Drain => Takes::Object,
             Self::Paid | Self::Resume | Self::Release => Takes::Perhaps,
+            Self::ResumeWorker | Self::RunJob => Takes::Perhaps,
             Self::EnqueueBatch => Takes::Batch,
             _ => Takes::Nothing,
         }
@@ -160,6 +210,8 @@ impl Operation {
             Self::List => &["state", "from", "to", "limit", "cursor"],
             Self::ListDead => &["limit", "cursor"],
             Self::Forecast => &["step", "count"],
+            Self::Audit => &["id", "act", "limit", "cursor"],
+            Self::Jobs => &["limit"],
             Self::Events => &["since", "type"],
             Self::EnqueueBatch => &["on_conflict"],
             _ => &[],

@@ -70,17 +70,17 @@ pub(super) async fn forecast(call: Call) -> Outcome {
 /// `POST …/pause`.
 pub(super) async fn pause(call: Call) -> Outcome {
     let fields = call.fields(&["reason", "actor"])?;
-    let note = call.note(&fields, &fields.needed("reason")?)?;
-    let counts = call.wheel().pause(&note).await.map_err(|e| call.failed(&e))?;
+    let counts = call.operator(&fields)?.pause(&fields.needed("reason")?).await;
+    let counts = counts.map_err(|e| call.failed(&e))?;
     Ok(written(&call, "paused", counts, json!({})))
 }
 
 /// `POST …/resume`.
 pub(super) async fn resume(call: Call) -> Outcome {
     let fields = call.fields(&["reason", "actor"])?;
-    let reason = fields.text("reason")?;
-    let note = call.note(&fields, reason.as_deref().unwrap_or("resumed"))?;
-    let (held, counts) = call.wheel().resume(&note).await.map_err(|e| call.failed(&e))?;
+    let reason = call.reason(&fields)?;
+    let resumed = call.operator(&fields)?.resume(&reason).await;
+    let (held, counts) = resumed.map_err(|e| call.failed(&e))?;
     let mut lifted = Vec::new();
     if let Some(trip) = &held.trip {
         lifted.push(json!({"what": "tripped", "at": trip.at().to_string(), "by": trip.by, "why": trip.why}));

@@ -1,6 +1,8 @@
 //! One order's story: what the wheel, the orders table, the audit table and the events tell of it, in order of time, and in plain words why
 //! it is not closed yet or never will be.
 
+mod shape;
+
 use std::time::Duration;
 
 use crate::clock::{Moment, distance, show_span};

@@ -85,8 +85,11 @@ impl Reconcile {
             _ => IDLE,
         };
         let Some(since) = self.settings.every.since(now) else { return Ok(Looked::Not(IDLE)) };
-        if since < first && self.runner.wheel.job_record(JOB).await?.ran_at.is_none() {
-            return Ok(Looked::Not(idle));
+        if since < first {
+            let record = self.runner.wheel.job_record(JOB).await?;
+            if record.ran_at.is_none() && record.asked_at.is_none() {
+                return Ok(Looked::Not(idle));
+            }
         }
         match self.runner.take(Some(since)).await? {
             Taken::Mine(job) => {

@@ -75,6 +75,11 @@ impl Report {
         }
     }
 
+    /// How many orders it has put on the wheel.
+    pub fn changed(&self) -> u64 {
+        self.enqueued + self.resurrected
+    }
+
     /// Whether it changed anything, or found something that a person should know.
     pub fn is_worth_saying(&self) -> bool {
         self.enqueued + self.resurrected + self.dead + self.capped + self.refused > 0

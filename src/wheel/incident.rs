@@ -134,8 +134,6 @@ pub enum Acknowledged {
 
 /// How long an incident that was seen to is kept, by `incidents`.
 const KEEP: Duration = Duration::from_secs(90 * 86_400);
-/// Entries of the operators' audit stream that are kept, about.
-const AUDIT_KEEP: u64 = 100_000;
 
 impl Wheel {
     /// A payment came in: ends the deadline where the order is still open, else records an incident, once for each life of the id. A
@@ -234,7 +232,7 @@ impl Wheel {
         Ok(incidents)
     }
 
-    /// A person has seen to the incidents of an id: remembered with who, what and when, here and in the audit. The first one stands.
+    /// A person has seen to the incidents of an id: remembered with who, what and when. The first one stands.
     pub async fn acknowledge(&self, id: &Id, note: &Note) -> Result<Acknowledged> {
         let mut of_id = self.incidents(true).await?;
         of_id.retain(|incident| incident.id == id.as_str());
@@ -249,20 +247,10 @@ impl Wheel {
             let mut cmd = redis::cmd("HSETNX");
             cmd.arg(self.of_wheel("incident_acks")).arg(incident.field()).arg(&text);
             if reply::number(&self.store().command(&cmd, "acknowledge an incident").await?) == Some(1) {
-                self.audit("incident_ack", id, note).await?;
                 now.push(Incident { acknowledged: Some(own.clone()), ..incident.clone() });
             }
         }
         Ok(if now.is_empty() { Acknowledged::Before(of_id) } else { Acknowledged::Now(now) })
-    }
-
-    /// Writes one line of the operators' audit.
-    async fn audit(&self, action: &str, id: &Id, note: &Note) -> Result<()> {
-        let mut cmd = redis::cmd("XADD");
-        cmd.arg(self.of_wheel("audit")).arg("MAXLEN").arg("~").arg(AUDIT_KEEP).arg("*");
-        cmd.arg("action").arg(action).arg("id").arg(id.as_bytes());
-        cmd.arg("by").arg(&note.actor).arg("reason").arg(&note.reason);
-        self.store().command(&cmd, "write the audit").await.map(|_| ())
     }
 
     async fn cancel_one(&self, id: &Id) -> Result<super::answer::Answer<Cancelled>> {

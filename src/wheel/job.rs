@@ -71,7 +71,8 @@ const FINISH: &str = "finish";
 const RELEASE: &str = "release";
 
 impl Wheel {
-    /// Takes a job for `lease`, unless another runner has it, or a run that began at `since` or later makes this one needless.
+    /// Takes a job for `lease`, unless another runner has it, or a run that began at `since` or later makes this one needless and nobody has
+    /// asked for another one since the last.
     ///
     /// `runner` must be unique for each process and run: who asks again under the same name takes it over from itself.
     pub async fn take_job(
@@ -84,6 +85,11 @@ impl Wheel {
         self.take_job_at(job_keys(self, name), name, runner, lease, since).await
     }
 
+    /// Takes a job where somebody has asked for a run since the last one.
+    pub async fn take_asked_job(&self, name: &'static str, runner: &str, lease: Duration) -> Result<Taken> {
+        self.take_job_since(job_keys(self, name), name, runner, lease, "asked").await
+    }
+
     pub(super) async fn take_job_at(
         &self,
         keys: [String; 2],
@@ -92,9 +98,20 @@ impl Wheel {
         lease: Duration,
         since: Option<Moment>,
     ) -> Result<Taken> {
+        let since = since.map_or(0, |moment| moment.as_millis().saturating_mul(1000)).to_string();
+        self.take_job_since(keys, name, runner, lease, &since).await
+    }
+
+    async fn take_job_since(
+        &self,
+        keys: [String; 2],
+        name: &'static str,
+        runner: &str,
+        lease: Duration,
+        since: &str,
+    ) -> Result<Taken> {
         let asked_at = Instant::now();
         let attempted = format!("take job {name} of wheel {}", self.name());
-        let since = since.map_or(0, |moment| moment.as_millis().saturating_mul(1000));
         let args = |cmd: &mut redis::Cmd| {
             cmd.arg(TAKE).arg(runner).arg(micros(lease)).arg(since);
         };
@@ -167,9 +184,9 @@ impl Wheel {
 
     /// Asks for a run of a job at the next look of any worker.
     pub async fn ask_for_job(&self, name: &'static str) -> Result<()> {
-        let now = self.now().await?.as_millis().saturating_mul(1000);
+        let now_us = self.store().read_clock().await?.us;
         let mut cmd = redis::cmd("HSET");
-        cmd.arg(&job_keys(self, name)[0]).arg("asked").arg(now);
+        cmd.arg(&job_keys(self, name)[0]).arg("asked").arg(now_us);
         self.store().command(&cmd, &format!("ask for job {name} of wheel {}", self.name())).await.map(drop)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use redis::Cmd;
 
 use super::answer::{Answer, Refusal, Scheduled};
@@ -9,6 +10,9 @@ use super::place::ended_refusal;
 use super::{Wheel, reply, script};
 use crate::deadline::{DueAt, Generation, Id, Note};
 use crate::error::{Error, Result};
+
+/// Calls under way at once where many ids are moved: enough to hide the way to Redis, few enough to let claims in between.
+const AT_ONCE: usize = 8;
 
 impl Wheel {
     /// Gives a scheduled deadline another moment, and with it a new generation. `expected` refuses when the stored generation is
@@ -68,6 +72,12 @@ impl Wheel {
     /// Gives a dead deadline a new life: due now, no attempts so far, a new generation. Refusals: absent, leased, scheduled, ended.
     pub async fn revive(&self, id: &Id) -> Result<Answer<Scheduled>> {
         self.moved("revive", id, |_| {}).await
+    }
+
+    /// The same for many, several at once; one answer for each, in the same order.
+    pub async fn revive_many(&self, ids: &[Id]) -> Vec<Result<Answer<Scheduled>>> {
+        let revived: Vec<_> = ids.iter().map(|id| self.revive(id)).collect();
+        futures_util::stream::iter(revived).buffered(AT_ONCE).collect().await
     }
 
     async fn moved(&self, verb: &'static str, id: &Id, args: impl Fn(&mut Cmd)) -> Result<Answer<Scheduled>> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Wheel, keys, reply};
 use crate::clock::Reading;
+use crate::deadline::Note;
 use crate::error::Result;
 
 /// What a worker says of itself, once a heartbeat.
@@ -32,6 +33,9 @@ pub struct WorkerRecord {
     /// Why it claims nothing just now, each reason a sentence; empty where nothing holds it back.
     #[serde(default)]
     pub held_back: Vec<String>,
+    /// Who told it to drain, and why: it claims nothing until it is told to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained: Option<Note>,
 }
 
 /// The workers that were heard of lately.
@@ -60,9 +64,11 @@ impl Wheel {
         cmd.arg(&seen).arg("-inf").arg(format!("({gone_before}"));
         let gone = tokens(store.command(&cmd, "read roster").await?)?;
         if !gone.is_empty() {
-            let mut cmd = redis::cmd("HDEL");
-            cmd.arg(&roster).arg(&gone);
-            store.command(&cmd, "forget workers").await?;
+            for key in [&roster, &keys::of_wheel(self.name(), "drains")] {
+                let mut cmd = redis::cmd("HDEL");
+                cmd.arg(key).arg(&gone);
+                store.command(&cmd, "forget workers").await?;
+            }
             let mut cmd = redis::cmd("ZREM");
             cmd.arg(&seen).arg(&gone);
             store.command(&cmd, "forget workers").await?;
@@ -76,15 +82,49 @@ impl Wheel {
         let mut cmd = redis::cmd("ZREM");
         cmd.arg(keys::of_wheel(self.name(), "seen")).arg(token);
         store.command(&cmd, "leave roster").await?;
-        let mut cmd = redis::cmd("HDEL");
-        cmd.arg(keys::of_wheel(self.name(), "roster")).arg(token);
-        store.command(&cmd, "leave roster").await?;
+        for key in ["roster", "drains"] {
+            let mut cmd = redis::cmd("HDEL");
+            cmd.arg(keys::of_wheel(self.name(), key)).arg(token);
+            store.command(&cmd, "leave roster").await?;
+        }
         for shard in self.shards().all() {
             let mut cmd = redis::cmd("HDEL");
             cmd.arg(&self.inner.keys[usize::from(shard.0)][0]).arg(format!("claim:{token}"));
             store.command(&cmd, "forget the last claim").await?;
         }
         Ok(())
+    }
+
+    /// Tells a worker to drain: it claims nothing more and finishes what it has in hand, and stays. It hears of it with its next heartbeat.
+    /// `None` lets it go on. Answers whether there is such a worker.
+    pub async fn drain_worker(&self, token: &str, note: Option<&Note>) -> Result<bool> {
+        let known = self.presence().await?.workers.iter().any(|worker| worker.token == token);
+        let key = keys::of_wheel(self.name(), "drains");
+        let cmd = match note {
+            Some(note) if known => {
+                let mut cmd = redis::cmd("HSET");
+                cmd.arg(key).arg(token).arg(serde_json::to_string(note).unwrap_or_default());
+                cmd
+            }
+            Some(_) => return Ok(false),
+            None => {
+                let mut cmd = redis::cmd("HDEL");
+                cmd.arg(key).arg(token);
+                cmd
+            }
+        };
+        self.store().command(&cmd, "drain a worker").await?;
+        Ok(known)
+    }
+
+    /// Who told this worker to drain, and why.
+    pub async fn drained_by(&self, token: &str) -> Result<Option<Note>> {
+        let mut cmd = redis::cmd("HGET");
+        cmd.arg(keys::of_wheel(self.name(), "drains")).arg(token);
+        match self.store().command(&cmd, "read what a worker is told").await? {
+            redis::Value::BulkString(text) => Ok(serde_json::from_slice(&text).ok()),
+            _ => Ok(None),
+        }
     }
 
     /// The workers that were heard of lately.

@@ -140,10 +140,21 @@ impl Wheel {
             removed += u64::try_from(reply::number(&gone).unwrap_or(0)).unwrap_or(0);
         }
         let mut cmd = redis::cmd("UNLINK");
-        for name in ["seen", "roster", "state", "rate", "breaker", "incidents", "incident_acks", "audit"] {
+        for name in [
+            "seen",
+            "roster",
+            "state",
+            "rate",
+            "breaker",
+            "incidents",
+            "incident_acks",
+            "audit",
+            "bulks",
+            "drains",
+        ] {
             cmd.arg(keys::of_wheel(self.name(), name));
         }
-        for job in JOBS {
+        for job in JOBS.into_iter().chain([super::BULK, super::PREVIEW]) {
             cmd.arg(&super::job::job_keys(self, job)[..]);
         }
         self.store().command(&cmd, "remove the wheel's records").await?;

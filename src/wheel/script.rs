@@ -98,6 +98,7 @@ limit_script!(GRANT, "grant");
 limit_script!(BREAKER, "breaker");
 wheel_script!(JOB, "job", " flags=allow-oom");
 wheel_script!(REQUEST, "request", "");
+wheel_script!(AUDIT, "audit", " flags=allow-oom");
 
 script!(FORMAT, "format", "", true, ["number", "shard"]);
 script!(

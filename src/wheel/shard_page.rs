@@ -1,5 +1,7 @@
 //! One shard read page by page, in a single pass: for whoever compares the whole wheel with the orders table.
 
+use std::ops::RangeInclusive;
+
 use super::answer::Row;
 use super::{MAX_BATCH, Wheel};
 use crate::clock::Moment;
@@ -8,9 +10,9 @@ use crate::error::{Invalid, Result};
 use crate::shard::Shard;
 
 /// Behind which entry of a shard the next page begins.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Place {
-    at: Moment,
+    at_ms: u64,
     raw: Vec<u8>,
 }
 
@@ -23,6 +25,17 @@ impl Wheel {
         state: State,
         after: Option<&Place>,
     ) -> Result<(Vec<Row>, Option<Place>)> {
+        self.shard_page_between(shard, state, Moment::EPOCH..=Moment::MAX, after).await
+    }
+
+    /// The same for those between two moments: when they fire, or died, or their leases end.
+    pub async fn shard_page_between(
+        &self,
+        shard: Shard,
+        state: State,
+        between: RangeInclusive<Moment>,
+        after: Option<&Place>,
+    ) -> Result<(Vec<Row>, Option<Place>)> {
         let word = match state {
             State::Scheduled | State::Leased | State::Dead => state.as_str(),
             State::Absent | State::Ended => {
@@ -30,11 +43,17 @@ impl Wheel {
                 return Err(Invalid::new("state", state.as_str(), reason).into());
             }
         };
-        let (from, raw) = after.map_or((Moment::EPOCH, &[][..]), |place| (place.at, &place.raw));
-        let mut found = self.list_shard(shard, word, from, Moment::MAX, raw, MAX_BATCH).await?;
+        let (from, raw) = match after {
+            None => (*between.start(), &[][..]),
+            Some(place) => (Moment::from_millis(place.at_ms)?, &place.raw[..]),
+        };
+        let mut found = self.list_shard(shard, word, from, *between.end(), raw, MAX_BATCH).await?;
         let more = found.len() > MAX_BATCH;
         found.truncate(MAX_BATCH);
-        let last = found.last().filter(|_| more).map(|(at, raw, _)| Place { at: *at, raw: raw.clone() });
+        let last = found
+            .last()
+            .filter(|_| more)
+            .map(|(at, raw, _)| Place { at_ms: at.as_millis(), raw: raw.clone() });
         Ok((found.into_iter().map(|(_, _, row)| row).collect(), last))
     }
 }

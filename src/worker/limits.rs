@@ -1,6 +1,6 @@
 //! What may hold a worker back from claiming though orders are due. Nothing is lost by it: what is due stays due, and in sight.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -10,6 +10,7 @@ use super::circuit::{Circuit, Pass};
 use super::clock_guard::ClockGuard;
 use super::rate::{Purse, Tokens};
 use super::settings::WorkerSettings;
+use crate::deadline::Note;
 use crate::wheel::Wheel;
 
 /// The limits of one worker on one wheel.
@@ -24,6 +25,8 @@ pub struct Limits {
     /// The wheel's rate, where it has one.
     pub purse: Option<Arc<Purse>>,
     changed: Arc<Notify>,
+    /// Who told this worker to drain, and why.
+    drained: Mutex<Option<Note>>,
 }
 
 impl Limits {
@@ -35,13 +38,31 @@ impl Limits {
         let circuit = Circuit::new(name, settings.circuit.clone(), endpoints, changed.clone());
         let who = format!("{}:{}", super::roster::host(), std::process::id());
         let breaker = Arc::new(Breaker::new(wheel.clone(), settings.band, who, changed.clone()));
-        Self { breaker, clocks, circuit, purse, changed }
+        Self { breaker, clocks, circuit, purse, changed, drained: Mutex::default() }
     }
 
     /// Why nothing is claimed just now, each reason a sentence; empty where nothing holds it back.
     pub fn reasons(&self) -> Vec<String> {
-        let stopped = [self.breaker.reason(), self.clocks.stopped()].into_iter().flatten();
+        let drained = self.drained().map(|note| {
+            let (who, why) = (crate::error::escaped(&note.actor), crate::error::escaped(&note.reason));
+            format!("{who} drained this worker: {why}")
+        });
+        let stopped = [drained, self.breaker.reason(), self.clocks.stopped()].into_iter().flatten();
         stopped.chain(self.circuit.reasons(Instant::now())).collect()
+    }
+
+    /// Who told this worker to drain, and why.
+    pub fn drained(&self) -> Option<Note> {
+        self.drained.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes over what the worker was told.
+    pub fn drain(&self, note: Option<Note>) {
+        let mut drained = self.drained.lock().unwrap_or_else(PoisonError::into_inner);
+        if *drained != note {
+            *drained = note;
+            self.changed.notify_waiters();
+        }
     }
 
     /// What one claim of at most `most` deadlines may take by the wheel's rate; `None` where it has none.
@@ -56,7 +77,7 @@ impl Limits {
     pub async fn opened(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             let changed = self.changed.notified();
-            if self.breaker.is_tripped() || self.clocks.stopped().is_some() {
+            if self.breaker.is_tripped() || self.clocks.stopped().is_some() || self.drained().is_some() {
                 changed.await;
                 continue;
             }

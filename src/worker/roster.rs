@@ -89,6 +89,7 @@ pub fn record(token: &str) -> WorkerRecord {
         clocks: std::collections::BTreeMap::new(),
         pauses: std::collections::BTreeMap::new(),
         held_back: Vec::new(),
+        drained: None,
     }
 }
 
@@ -120,15 +121,21 @@ impl Service for Roster {
     async fn pass(&mut self) -> Result<Duration> {
         let parts = &self.parts;
         self.record.in_flight = parts.leases.count() as u64;
-        self.record.draining = parts.stop.is_cancelled();
         self.record.clocks = parts.limits.clocks.offsets();
-        self.record.held_back = parts.limits.reasons();
         let now = Instant::now();
         let pauses = parts.limits.circuit.asked_pauses(now).into_iter().filter_map(|(name, left)| {
             let until_us = parts.limits.clocks.redis_us_at(now + left)?;
             Some((name, until_us / 1000))
         });
         self.record.pauses = pauses.collect();
+        let told = self.wheel.drained_by(&self.record.token).await?;
+        if told.is_some() != self.record.drained.is_some() {
+            tracing::warn!(wheel = %self.wheel.name(), by = told.as_ref().map(|note| &note.actor), "told to drain, or to go on");
+        }
+        parts.limits.drain(told);
+        self.record.drained = parts.limits.drained();
+        self.record.draining = parts.stop.is_cancelled() || self.record.drained.is_some();
+        self.record.held_back = parts.limits.reasons();
         let (presence, clock) = self.wheel.announce(&self.record, GONE).await?;
         parts.limits.clocks.see_redis(clock);
         for (endpoint, until) in presence.workers.iter().flat_map(|worker| &worker.pauses) {

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::http::{batch, dead, placement};
+use crate::operator::Act;
+use crate::wheel::BulkAct;
 
 /// What follows the largest unit of a duration: each part less than one of the unit before it.
 const HOURS: &str = "( ?(1?[0-9]|2[0-3])h)?( ?[1-5]?[0-9]m)?( ?[1-5]?[0-9]s)?( ?[0-9]{1,3}ms)?";
@@ -29,7 +31,7 @@ pub(super) fn reference(name: &str) -> Value {
 /// All of them.
 pub(super) fn all() -> Value {
     let mut all = words();
-    for more in [bodies(), answers()] {
+    for more in [bodies(), answers(), people()] {
         if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
             all.extend(more);
         }
@@ -109,6 +111,8 @@ fn bodies() -> Value {
                 "reason": {"type": "string", "description": "A part of the reason."},
                 "all": {"type": "boolean"},
             })),
+            "reason": {"type": "string", "minLength": 1, "maxLength": 500, "description": "Why, for the audit."},
+            "actor": {"type": "string", "minLength": 1, "maxLength": 400},
         }),
     );
     chosen["oneOf"] = json!([{"required": ["ids"]}, {"required": ["filter"]}]);
@@ -133,6 +137,25 @@ fn bodies() -> Value {
         "Reason": object(&["reason"], reason.clone()),
         "PerhapsReason": object(&[], reason),
         "Chosen": chosen,
+        "BulkAct": object(&["act", "filter"], json!({
+            "act": {"enum": BulkAct::WORDS},
+            "for": {"allOf": [reference("Duration")], "description": "By how much later (reschedule), or for how long (hold); there alone."},
+            "filter": object(&[], json!({
+                "reason": {"type": "string", "minLength": 1, "maxLength": 250, "description": "Of the dead: a part of the reason."},
+                "group": {"type": "string", "minLength": 1, "maxLength": 160, "description": "Of the dead: the group of the reason."},
+                "prefix": {"type": "string", "minLength": 1, "maxLength": 200, "description": "The id begins so."},
+                "from": reference("Moment"), "to": reference("Moment"), "all": {"type": "boolean"},
+            })),
+            "most": {"type": "integer", "minimum": 1, "maximum": 9_007_199_254_740_991_u64},
+            "count": {"type": "boolean", "description": "Only counts what matches."},
+            "reason": {"type": "string", "minLength": 1, "maxLength": 500},
+            "actor": {"type": "string", "minLength": 1, "maxLength": 400},
+        })),
+        "JobRun": object(&[], json!({
+            "dry_run": {"type": "boolean", "description": "Of sweep: only says what would be done."},
+            "reason": {"type": "string", "minLength": 1, "maxLength": 500},
+            "actor": {"type": "string", "minLength": 1, "maxLength": 400},
+        })),
     })
 }
 
@@ -221,6 +244,69 @@ fn answers() -> Value {
             "wheels": {"type": "array", "items": open(&["name", "shards", "slot_width_ms"], json!({
                 "name": {"type": "string"}, "shards": whole, "slot_width_ms": whole,
             }))},
+        })),
+    })
+}
+
+/// The answers about what people do.
+fn people() -> Value {
+    let whole = json!({"type": "integer", "minimum": 0});
+    let text = json!({"type": "string"});
+    let bulk = json!({
+        "wheel": text, "id": text, "act": {"enum": BulkAct::WORDS}, "filter": {"type": "object"}, "by_ms": whole, "for_ms": whole,
+        "by": text, "door": text, "reason": text, "asked_at_ms": reference("Millis"), "matched": whole, "exact": {"type": "boolean"},
+        "most": whole, "state": {"enum": ["waiting", "running", "done", "stopped"]}, "done": whole, "refused": whole, "left": whole,
+        "runner": text, "ended_at_ms": reference("Millis"), "error": text,
+    });
+    let act = json!({
+        "entry": text, "at_ms": reference("Millis"), "began_at_ms": reference("Millis"), "act": {"type": "string", "examples": Act::words()},
+        "by": text, "door": {"enum": ["page", "api", "cli", "top"]}, "ids": {"type": "array", "items": text}, "about": text, "reason": text,
+        "asked": whole, "done": whole, "said": text,
+        "outcome": {"enum": ["begun", "done", "partial", "refused", "failed", "unknown", "stopped"]},
+    });
+    let needed = ["id", "act", "filter", "by", "state", "matched", "done", "refused", "left"];
+    json!({
+        "Explanation": open(&["wheel", "id", "state", "why", "timeline"], json!({
+            "wheel": text, "id": reference("Id"), "state": {"enum": ["absent", "scheduled", "leased", "dead", "ended"]},
+            "now": reference("Instant"), "why": {"type": "string", "description": "In plain words why it is not closed yet, or never will be."},
+            "timeline": {"type": "array", "items": open(&["at", "source", "what"], json!({
+                "at": reference("Instant"), "at_ms": reference("Millis"), "source": {"enum": ["wheel", "events", "table", "audit"]}, "what": text,
+            }))},
+            "row": {"type": ["object", "null"]}, "audit": {"type": "array", "items": {"type": "object"}},
+            "table_away": {"type": ["string", "null"]},
+        })),
+        "Audit": open(&["wheel", "acts", "next"], json!({
+            "wheel": text, "next": {"type": ["string", "null"]},
+            "acts": {"type": "array", "items": open(&["entry", "at_ms", "act", "by", "asked", "done", "outcome"], act)},
+        })),
+        "Matched": open(&["matched", "of", "exact"], json!({
+            "wheel": text, "matched": whole, "of": whole,
+            "exact": {"type": "boolean", "description": "Whether all were looked at; else there may be more."},
+        })),
+        "Bulk": open(&needed, bulk.clone()),
+        "Bulks": open(&["wheel", "bulks"], json!({
+            "wheel": text, "bulks": {"type": "array", "items": open(&needed, bulk)},
+        })),
+        "Workers": open(&["wheel", "workers"], json!({
+            "wheel": text,
+            "workers": {"type": "array", "items": open(&["token", "host", "pid", "version", "draining"], json!({
+                "token": text, "host": text, "pid": whole, "version": text, "started_ms": reference("Millis"), "in_flight": whole,
+                "draining": {"type": "boolean"}, "held_back": {"type": "array", "items": text}, "drained": {"type": "object"},
+            }))},
+        })),
+        "WorkerTold": open(&["outcome", "wheel", "worker"], json!({
+            "outcome": {"enum": ["draining", "resuming"]}, "wheel": text, "worker": text,
+        })),
+        "Jobs": open(&["wheel", "jobs"], json!({
+            "wheel": text,
+            "jobs": {"type": "array", "items": open(&["job", "runs"], json!({
+                "job": text, "runner": {"type": ["string", "null"]}, "held_until": {"type": ["string", "null"]},
+                "ran_at": {"type": ["string", "null"]}, "asked_at": {"type": ["string", "null"]}, "error": {"type": ["string", "null"]},
+                "runs": {"type": "array", "items": {"type": "object"}},
+            }))},
+        })),
+        "JobAsked": open(&["outcome", "wheel", "job"], json!({
+            "outcome": {"const": "asked"}, "wheel": text, "job": text, "dry_run": {"type": "boolean"},
         })),
     })
 }

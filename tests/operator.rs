@@ -1,0 +1,5 @@
+//! What people do to a wheel leaves a trace: who, through which door, about what, why, to how many, and what came of it.
+
+mod bulk;
+mod fleet;
+mod trace;
