@@ -54,6 +54,7 @@ fn main() {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             tokens: Vec::new(),
             tls: None,
+        base_path: String::new(),
             limits: Limits::default(),
         };
         let stop = CancellationToken::new();

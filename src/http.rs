@@ -24,6 +24,8 @@ mod movement;
 mod openapi;
 mod operation;
 mod overview;
+#[cfg(feature = "page")]
+mod page;
 mod placement;
 mod problem;
 mod query;
@@ -69,6 +71,14 @@ pub struct Api {
     stop: CancellationToken,
     /// The OpenAPI document.
     document: axum::body::Bytes,
+    /// What every path begins with, for who reaches this server through a proxy: nothing, or `/duewheel`.
+    base_path: String,
+    /// Whether it speaks TLS itself.
+    #[cfg_attr(not(feature = "page"), expect(dead_code, reason = "only the page's cookies ask"))]
+    is_tls: bool,
+    /// What the page keeps.
+    #[cfg(feature = "page")]
+    page: page::Desk,
 }
 
 impl Api {
@@ -79,14 +89,19 @@ impl Api {
         stop: CancellationToken,
     ) -> Arc<Self> {
         let door = |one: ServedWheel| (one.wheel.name().as_str().to_owned(), Arc::new(Door::new(one)));
+        let doors: BTreeMap<_, _> = wheels.into_iter().map(Into::into).map(door).collect();
         Arc::new(Self {
-            doors: wheels.into_iter().map(Into::into).map(door).collect(),
             tokens: RwLock::new(settings.tokens.clone().into()),
             limits: settings.limits.clone(),
             requests: Semaphore::new(settings.limits.max_requests),
             streams: Arc::new(Semaphore::new(settings.limits.max_streams)),
             stop,
             document: document().into(),
+            base_path: settings.base_path.clone(),
+            is_tls: settings.tls.is_some(),
+            #[cfg(feature = "page")]
+            page: page::Desk::of(doors.keys()),
+            doors,
         })
     }
 
@@ -112,6 +127,12 @@ impl Api {
                 move |State(api): State<Arc<Self>>, request: Request| gate::enter(api, operation, request);
             router = router.route(operation.path(), on(operation.filter(), handler));
         }
-        router.fallback(gate::lost).method_not_allowed_fallback(gate::wrong_method).with_state(self.clone())
+        #[cfg(feature = "page")]
+        let router = page::routes(router, &self.base_path);
+        #[cfg(not(feature = "page"))]
+        let router = router.fallback(gate::lost).method_not_allowed_fallback(gate::wrong_method);
+        let router = router.with_state(self.clone());
+        // A proxy may or may not take the base path off: both are answered.
+        if self.base_path.is_empty() { router } else { router.clone().nest(&self.base_path, router) }
     }
 }

@@ -48,6 +48,8 @@ mod model;
 mod operator;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod outage;
+#[cfg(all(feature = "page", feature = "webhook"))]
+mod page;
 mod placement;
 mod rate;
 #[cfg(feature = "sql")]

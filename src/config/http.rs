@@ -27,7 +27,7 @@ pub(super) fn resolve(section: &mut Section<'_>) -> HttpSettings {
         );
         section.problem("listen", &reason);
     }
-    HttpSettings { listen, tokens, tls: tls(section), limits: limits(section) }
+    HttpSettings { listen, tokens, tls: tls(section), base_path: base_path(section), limits: limits(section) }
 }
 
 fn listen(section: &mut Section<'_>) -> SocketAddr {
@@ -38,6 +38,22 @@ fn listen(section: &mut Section<'_>) -> SocketAddr {
             format!("\"{shown}\": expected ADDRESS:PORT, like 127.0.0.1:8480, 0.0.0.0:8480 or [::1]:8480");
         section.problem("listen", &reason);
         SocketAddr::from(([127, 0, 0, 1], 0))
+    })
+}
+
+/// Without the slash at its end, so that paths can be put behind it.
+fn base_path(section: &mut Section<'_>) -> String {
+    section.parsed("base_path", |text| {
+        let path = text.trim_end_matches('/');
+        let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'-' | b'_' | b'.' | b'~');
+        let segments = path.split('/').skip(1);
+        let fits = path.is_empty() || (path.starts_with('/') && segments.clone().all(|one| !one.is_empty() && one != "." && one != ".."));
+        let free = !matches!(segments.into_iter().next(), Some("v1" | "wheels" | "assets" | "login" | "logout" | "theme"));
+        if fits && free && path.len() <= 100 && path.bytes().all(good) {
+            Ok(path.to_owned())
+        } else {
+            Err("expected a path like /duewheel, of letters, digits and -_.~, and no path that the server itself has".to_owned())
+        }
     })
 }
 

@@ -175,21 +175,29 @@ fn admit(api: &Api, operation: Operation, parts: &Parts) -> Result<Option<String
 /// Without tokens everybody on this machine may ask, but no page that a browser of this machine shows: neither by a form of another
 /// site, nor by a name that was made to mean this machine.
 fn unguarded(headers: &HeaderMap, host: Option<&HeaderValue>) -> Result<(), Problem> {
+    if is_local(host) && !is_foreign(headers) {
+        return Ok(());
+    }
+    let detail = "without tokens only this machine may ask, by localhost or a loopback address";
+    Err(Problem::new(StatusCode::FORBIDDEN, "not_local", detail))
+}
+
+/// Whether the name by which it is asked can only mean this machine.
+pub(super) fn is_local(host: Option<&HeaderValue>) -> bool {
     let host = host.and_then(|host| host.to_str().ok()).unwrap_or("localhost");
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
     };
     let name = name.trim_start_matches('[').trim_end_matches(']');
-    let here = name.eq_ignore_ascii_case("localhost")
-        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether a browser says that a page of another site asks.
+pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
     let site = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
-    let foreign = site.is_some_and(|site| site != b"same-origin" && site != b"none");
-    if here && !foreign {
-        return Ok(());
-    }
-    let detail = "without tokens only this machine may ask, by localhost or a loopback address";
-    Err(Problem::new(StatusCode::FORBIDDEN, "not_local", detail))
+    site.is_some_and(|site| site != b"same-origin" && site != b"none")
 }
 
 /// What a path names.
@@ -226,7 +234,7 @@ async fn addressed(api: &Api, parts: &mut Parts) -> Result<Addressed, Problem> {
 }
 
 /// The id that the client gave, where it may stand in a log line; else a new one.
-fn request_id(headers: &HeaderMap) -> String {
+pub(super) fn request_id(headers: &HeaderMap) -> String {
     let given = headers.get(&X_REQUEST_ID).and_then(|value| value.to_str().ok());
     let good = |text: &&str| {
         (1..=128).contains(&text.len())

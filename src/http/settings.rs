@@ -15,6 +15,8 @@ pub struct HttpSettings {
     pub tokens: Vec<Token>,
     /// Certificate and key for TLS; without them the API speaks plain HTTP.
     pub tls: Option<TlsFiles>,
+    /// What every path of API and page begins with, where a proxy hands on only a part of its own paths: empty, or like `/duewheel`.
+    pub base_path: String,
     /// What one client, and all of them, may take.
     pub limits: Limits,
 }

@@ -106,6 +106,15 @@ impl Token {
     pub fn allows(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope)
     }
+
+    /// A key that whoever keeps this token's line can make, and nobody else.
+    #[cfg(feature = "page")]
+    pub(super) fn key_for(&self, purpose: &[u8]) -> [u8; 32] {
+        let mut out = [0; 32];
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.hash);
+        out.copy_from_slice(ring::hmac::sign(&key, purpose).as_ref());
+        out
+    }
 }
 
 impl fmt::Display for Token {

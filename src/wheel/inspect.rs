@@ -99,12 +99,25 @@ impl Wheel {
         cursor: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page> {
+        self.list_of(None, state, from, to, cursor, limit).await
+    }
+
+    /// The same of one shard, where one is named; a cursor goes on with the listing that gave it.
+    pub async fn list_of(
+        &self,
+        only: Option<Shard>,
+        state: State,
+        from: Moment,
+        to: Moment,
+        cursor: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page> {
         let limit = limit.clamp(1, super::MAX_BATCH);
         let word = match state {
             State::Scheduled => "scheduled",
             State::Leased => "leased",
             State::Dead => "dead",
-            State::Ended => return self.list_ended(cursor, limit).await,
+            State::Ended => return self.list_ended(only, cursor, limit).await,
             State::Absent => {
                 return Err(
                     Invalid::new("state", "absent", "expected scheduled, leased, dead or ended").into()
@@ -115,7 +128,8 @@ impl Wheel {
             None => (from, Vec::new()),
             Some(cursor) => parse_cursor(cursor)?,
         };
-        let pages = self.shards().all().map(|shard| self.list_shard(shard, word, from, to, &after, limit));
+        let wanted = self.shards().all().filter(|shard| only.is_none_or(|only| only == *shard));
+        let pages = wanted.map(|shard| self.list_shard(shard, word, from, to, &after, limit));
         let mut found: Vec<(Moment, Vec<u8>, Row)> =
             try_join_all(pages).await?.into_iter().flatten().collect();
         found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
@@ -192,9 +206,10 @@ impl Wheel {
         }
     }
 
-    async fn list_ended(&self, cursor: Option<&Cursor>, limit: usize) -> Result<Page> {
+    async fn list_ended(&self, only: Option<Shard>, cursor: Option<&Cursor>, limit: usize) -> Result<Page> {
+        let end = only.map_or(self.shards().get(), |only| only.0.saturating_add(1).min(self.shards().get()));
         let (mut shard, mut at) = match cursor {
-            None => (0, 0),
+            None => (only.map_or(0, |only| only.0), 0),
             Some(cursor) => cursor
                 .0
                 .split_once('.')
@@ -204,7 +219,7 @@ impl Wheel {
                 })?,
         };
         let mut rows = Vec::new();
-        while shard < self.shards().get() {
+        while shard < end {
             let outcome = self.call(&script::ENDED_PAGE, Shard(shard), |cmd| {
                 cmd.arg(at).arg(limit.saturating_sub(rows.len()).max(1));
             });
@@ -222,7 +237,7 @@ impl Wheel {
                 break;
             }
         }
-        let next = (shard < self.shards().get()).then(|| Cursor(format!("{shard}.{at}")));
+        let next = (shard < end).then(|| Cursor(format!("{shard}.{at}")));
         Ok(Page { rows, next })
     }
 
@@ -282,6 +297,22 @@ impl Wheel {
 
     /// How many deadlines fire in each of `count` stretches from `from` on; what is overdue counts in the first. `count` is 1 to 1500.
     pub async fn forecast(&self, from: Moment, stretch: Duration, count: u32) -> Result<Vec<ForecastBucket>> {
+        let mut counts = vec![0; count as usize];
+        for shard in self.forecast_by_shard(from, stretch, count).await? {
+            counts.iter_mut().zip(shard).for_each(|(sum, one)| *sum += one);
+        }
+        let stretch_ms = u64::try_from(stretch.as_millis()).unwrap_or(u64::MAX);
+        let start = |n: u64| from.as_millis() + n * stretch_ms;
+        Ok((0..).zip(counts).map(|(n, count)| ForecastBucket { from_ms: start(n), count }).collect())
+    }
+
+    /// The same, the counts of each shard by themselves, in the order of the shards.
+    pub async fn forecast_by_shard(
+        &self,
+        from: Moment,
+        stretch: Duration,
+        count: u32,
+    ) -> Result<Vec<Vec<u64>>> {
         let stretch_ms = u64::try_from(stretch.as_millis()).unwrap_or(u64::MAX);
         if stretch_ms == 0 || count == 0 || count > 1500 {
             return Err(Invalid::new(
@@ -298,15 +329,11 @@ impl Wheel {
             });
             or_empty(outcome.await, empty)
         });
-        let mut counts = vec![0; count as usize];
-        for value in try_join_all(shards).await? {
+        let read = |value| {
             let mut reply = reply::Reply::array("forecast", value)?;
-            for count in &mut counts {
-                *count += reply.u64()?;
-            }
-        }
-        let start = |n: u64| from.as_millis() + n * stretch_ms;
-        Ok((0..).zip(counts).map(|(n, count)| ForecastBucket { from_ms: start(n), count }).collect())
+            (0..count).map(|_| reply.u64()).collect()
+        };
+        try_join_all(shards).await?.into_iter().map(read).collect()
     }
 }
 

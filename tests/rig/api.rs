@@ -34,6 +34,7 @@ pub fn settings() -> HttpSettings {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         tokens: Vec::new(),
         tls: None,
+        base_path: String::new(),
         limits: Limits::default(),
     }
 }

@@ -1,0 +1,113 @@
+// What is nicer with JavaScript. Every screen works without: nothing here does what a form or a link does not do, too.
+// Text only ever goes into text nodes.
+"use strict";
+(() => {
+  const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
+
+  // The reader's own time beside UTC, where it is another.
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const pad = (n) => String(n).padStart(2, "0");
+  const localize = (root) => {
+    for (const time of all("time[datetime]", root)) {
+      const at = new Date(time.dateTime);
+      if (Number.isNaN(at.getTime()) || time.dataset.seen) continue;
+      time.dataset.seen = "1";
+      time.title = `${at.toString()}\n${time.dateTime}`;
+      if (at.getTimezoneOffset() === 0) continue;
+      const clock = `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
+      const day = at.getDate() === at.getUTCDate() ? "" : `${pad(at.getMonth() + 1)}-${pad(at.getDate())} `;
+      const local = document.createElement("span");
+      local.className = "local";
+      local.textContent = ` (${day}${clock})`;
+      time.after(local);
+    }
+  };
+  localize(document);
+  const note = document.getElementById("zone");
+  if (note && new Date().getTimezoneOffset() !== 0) note.textContent = `, in brackets ${zone}`;
+
+  // "/" goes to the search, wherever nothing is typed.
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target instanceof Element && event.target.closest("input, textarea, select");
+    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const find = document.getElementById("find");
+    if (!find) return;
+    event.preventDefault();
+    find.focus();
+    find.select();
+  });
+
+  // Copy what a block holds.
+  for (const block of all("[data-copy]")) {
+    if (!navigator.clipboard) break;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "Copy";
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(block.textContent);
+        button.textContent = "Copied";
+      } catch {
+        button.textContent = "Not copied: the browser refused";
+      }
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+    const place = document.getElementById(block.dataset.copy);
+    if (place) place.append(button);
+    else block.before(button);
+  }
+
+  // One box that picks all of a table.
+  for (const head of all("th.pick")) {
+    const boxes = all("td.pick input[type=checkbox]", head.closest("table"));
+    if (boxes.length === 0) continue;
+    const box = document.createElement("input");
+    box.type = "checkbox";
+    box.setAttribute("aria-label", "Pick all on this page");
+    box.addEventListener("change", () => { for (const one of boxes) one.checked = box.checked; });
+    head.replaceChildren(box);
+  }
+
+  // Numbers that go on by themselves; where something else than numbers changed, that part of the page is asked for again.
+  const live = document.querySelector("[data-live-from]");
+  if (live && window.EventSource) {
+    let state = live.dataset.state;
+    let asking = false;
+    const again = async (fresh) => {
+      if (asking) return;
+      asking = true;
+      try {
+        const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+        if (answer.status === 401) { location.reload(); return; }
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const part = page.getElementById(live.id);
+        if (part) {
+          live.replaceChildren(...Array.from(part.childNodes, (node) => document.importNode(node, true)));
+          localize(live);
+          state = fresh;
+        } else if (fresh === "away") {
+          const away = document.createElement("p");
+          away.className = "flash bad";
+          away.textContent = "Redis does not answer. The numbers below are old.";
+          live.replaceChildren(away);
+          state = fresh;
+        }
+      } catch {
+        // The server is away; the stream is opened again by itself.
+      } finally {
+        asking = false;
+      }
+    };
+    const stream = new EventSource(live.dataset.liveFrom);
+    stream.addEventListener("message", (event) => {
+      const told = JSON.parse(event.data);
+      for (const place of all("[data-live]")) {
+        const text = told.figures && told.figures[place.dataset.live];
+        if (typeof text === "string" && place.textContent !== text) place.textContent = text;
+      }
+      if (told.state !== state) again(told.state);
+    });
+    addEventListener("pagehide", () => stream.close());
+  }
+})();

@@ -1,0 +1,99 @@
+//! Which deadlines a listing shows: read from the URL, and written into every link that must keep it.
+
+use super::parameters::{Link, Parameters};
+use crate::clock::Moment;
+use crate::deadline::State;
+use crate::shard::{Shard, ShardCount};
+
+/// The states that can be asked for, the first unless said.
+pub(super) const STATES: [&str; 5] = ["scheduled", "due", "leased", "dead", "ended"];
+/// The lengths of a page, the first unless said.
+pub(super) const LENGTHS: [&str; 4] = ["50", "20", "100", "200"];
+
+/// Which deadlines.
+#[derive(Debug, Clone)]
+pub(super) struct Filter {
+    pub state: &'static str,
+    /// As it was typed: `+15m` stays what it is in a link that is kept.
+    pub from: String,
+    pub to: String,
+    pub shard: Option<Shard>,
+    pub limit: &'static str,
+    range: (Moment, Moment),
+}
+
+impl Filter {
+    /// Reads it; what is not understood is complained of and left out.
+    pub fn read(query: &Parameters, now: Moment, shards: ShardCount, complaints: &mut Vec<String>) -> Self {
+        let state = query.word("state", &STATES, complaints);
+        let limit = query.word("limit", &LENGTHS, complaints);
+        let (from, to) = (query.moment("from", now, complaints), query.moment("to", now, complaints));
+        let text = |name: &str, moment: Option<Moment>| {
+            moment.map_or(String::new(), |_| query.text(name).to_owned())
+        };
+        let last = u32::from(shards.get()) - 1;
+        let shard = (!query.text("shard").is_empty()).then(|| {
+            let before = complaints.len();
+            let number = query.whole("shard", 0..=last, 0, complaints);
+            (complaints.len() == before).then(|| Shard(u16::try_from(number).unwrap_or(0)))
+        });
+        if state == "ended" && (from.is_some() || to.is_some()) {
+            complaints
+                .push("from and to do not narrow ended deadlines, which are in no order of time".to_owned());
+        }
+        let low = from.unwrap_or(Moment::EPOCH);
+        let mut high = to.unwrap_or(Moment::MAX);
+        if state == "due" {
+            high = high.min(now);
+        }
+        if low > high {
+            complaints.push("from lies behind to: nothing can be between them".to_owned());
+        }
+        Self {
+            state,
+            from: text("from", from),
+            to: text("to", to),
+            shard: shard.flatten(),
+            limit,
+            range: (low, high),
+        }
+    }
+
+    pub fn of_state(&self) -> State {
+        match self.state {
+            "leased" => State::Leased,
+            "dead" => State::Dead,
+            "ended" => State::Ended,
+            _ => State::Scheduled,
+        }
+    }
+
+    pub fn range(&self) -> (Moment, Moment) {
+        self.range
+    }
+
+    pub fn limit(&self) -> usize {
+        self.limit.parse().unwrap_or(50)
+    }
+
+    pub fn shard_text(&self) -> String {
+        self.shard.map_or(String::new(), |shard| shard.to_string())
+    }
+
+    /// Whether anything narrows the state.
+    pub fn is_narrow(&self) -> bool {
+        !self.from.is_empty() || !self.to.is_empty() || self.shard.is_some()
+    }
+
+    /// A link that keeps it.
+    pub fn link(&self, path: impl Into<String>) -> Link {
+        let state = if self.state == STATES[0] { "" } else { self.state };
+        let limit = if self.limit == LENGTHS[0] { "" } else { self.limit };
+        Link::to(path)
+            .with("state", state)
+            .with("from", &self.from)
+            .with("to", &self.to)
+            .with("shard", &self.shard_text())
+            .with("limit", limit)
+    }
+}
