@@ -1,5 +1,7 @@
 //! The operator page as it is fetched, without a browser: who may see and do what, every screen in every state, and what others wrote.
 
+#[path = "page/acts.rs"]
+mod acts;
 #[path = "page/door.rs"]
 mod door;
 #[path = "page/screens.rs"]

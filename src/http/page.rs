@@ -4,7 +4,9 @@
 //! is, who may see it and what shows it. A request passes the entrance (`entrance`: who asks, from where), becomes a `Visit`, and leaves
 //! as a page, a redirect or a fault. What a person does is a POST and ends in a redirect that says what came of it.
 
+mod act;
 mod asset;
+mod bulk;
 mod cookie;
 mod dead;
 mod deadline;

@@ -11,6 +11,7 @@ use super::line::cut;
 use super::parameters::Link;
 use super::visit::Visit;
 use crate::clock::Moment;
+use crate::deadline::reason_group;
 use crate::error::escaped;
 use crate::wheel::{Dead, DeadSurvey};
 
@@ -40,7 +41,6 @@ struct Page {
 
 /// Those that died for the same reason.
 struct Group {
-    reason: String,
     shown: String,
     href: String,
     number: String,
@@ -70,7 +70,7 @@ pub(super) async fn show(visit: Visit) -> Outcome {
     let skip =
         visit.query.whole("skip", 0..=u32::try_from(MOST).unwrap_or(u32::MAX), 0, &mut complaints) as usize;
     let (groups, more_groups) = groups(&survey, &group, &frame, now);
-    let of_group = |dead: &&Dead| group.is_empty() || pattern(&dead.reason) == group;
+    let of_group = |dead: &&Dead| group.is_empty() || reason_group(&dead.reason) == group;
     let mut chosen: Vec<&Dead> = survey.dead.iter().filter(of_group).collect();
     let number = chosen.len();
     chosen = chosen.into_iter().skip(skip).take(LENGTH).collect();
@@ -114,7 +114,7 @@ pub(super) async fn show(visit: Visit) -> Outcome {
 fn groups(survey: &DeadSurvey, current: &str, frame: &Frame, now: Moment) -> (Vec<Group>, u64) {
     let mut by_reason: BTreeMap<String, (u64, Moment, Moment)> = BTreeMap::new();
     for dead in &survey.dead {
-        let known = by_reason.entry(pattern(&dead.reason)).or_insert((0, dead.died_at, dead.died_at));
+        let known = by_reason.entry(reason_group(&dead.reason)).or_insert((0, dead.died_at, dead.died_at));
         *known = (known.0 + 1, known.1.max(dead.died_at), known.2.min(dead.died_at));
     }
     let mut sorted: Vec<_> = by_reason.into_iter().collect();
@@ -122,45 +122,15 @@ fn groups(survey: &DeadSurvey, current: &str, frame: &Frame, now: Moment) -> (Ve
     let more = sorted.len().saturating_sub(MOST_GROUPS) as u64;
     let all = (survey.dead.len() as u64).max(1);
     let group = |(reason, (number, latest, earliest)): (String, (u64, Moment, Moment))| Group {
-        shown: cut(&reason),
+        shown: if reason.is_empty() { "(no reason was given)".to_owned() } else { cut(&reason) },
         href: Link::to(frame.at("/dead")).with("group", &reason).to_string(),
         number: count(number),
         share: number * 100 / all,
         latest: At::seen(latest, now),
         earliest: At::of(earliest),
         current: reason == current,
-        reason,
     };
     (sorted.into_iter().take(MOST_GROUPS).map(group).collect(), more)
-}
-
-/// What reasons have in common: a number is any number, and so is what looks like an id. An empty reason is one of its own.
-fn pattern(reason: &str) -> String {
-    if reason.is_empty() {
-        return "(no reason was given)".to_owned();
-    }
-    let mut out = String::with_capacity(reason.len());
-    let mut word = String::new();
-    for c in reason.chars().chain([' ']) {
-        if c.is_ascii_alphanumeric() {
-            word.push(c);
-            continue;
-        }
-        let digits = word.bytes().filter(u8::is_ascii_digit).count();
-        // An HTTP status says what happened; a longer number, or a mixture, says whom.
-        let is_status = digits == 3 && word.len() == 3;
-        if digits > 0 && !is_status {
-            if !out.ends_with("#-") && !out.ends_with('#') {
-                out.push('#');
-            }
-        } else {
-            out.push_str(&word);
-        }
-        word.clear();
-        out.push(c);
-    }
-    out.pop();
-    out
 }
 
 impl Line {
@@ -172,20 +142,5 @@ impl Line {
             died_at: At::seen(dead.died_at, now),
             reason: cut(&dead.reason),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasons_that_differ_in_whom_they_name_are_one_and_those_that_differ_in_what_happened_are_not() {
-        assert_eq!(pattern("HTTP 500: order 8213 is locked"), "HTTP 500: order # is locked");
-        assert_eq!(pattern("HTTP 500: order 77 is locked"), "HTTP 500: order # is locked");
-        assert_ne!(pattern("HTTP 500: x"), pattern("HTTP 404: x"));
-        assert_eq!(pattern("no row 9f1c2b3a-77aa"), "no row #-");
-        assert_eq!(pattern("no such row"), "no such row");
-        assert_eq!(pattern(""), "(no reason was given)");
     }
 }

@@ -22,6 +22,7 @@ use crate::wheel::answer::Inspection;
 #[template(path = "deadline.html")]
 struct Page {
     frame: Frame,
+    acts: Vec<Act>,
     id: String,
     shown_id: String,
     line: Option<Line>,
@@ -55,6 +56,7 @@ pub(super) async fn show(visit: Visit) -> Outcome {
             .map_or(String::new(), |entry| super::figure::bytes(entry.payload.as_bytes().len() as u64)),
         payload_href: Link::to(frame.at("/payload")).with("id", id.as_str()).to_string(),
         now: At::of(seen.now),
+        acts: ACTS.into_iter().filter(|act| may(act.word, seen)).collect(),
         timeline: story.timeline,
         row: story.row,
         row_note: story.row_note,
@@ -127,8 +129,82 @@ impl Page {
     }
 }
 
+/// What may be done to it by hand, as its form says it.
+struct Act {
+    word: &'static str,
+    label: &'static str,
+    note: &'static str,
+    tone: &'static str,
+    /// What it needs to know besides, and what stands there first.
+    field: &'static str,
+    field_label: &'static str,
+    value: &'static str,
+    needs_reason: bool,
+}
+
+const PLAIN: Act = Act {
+    word: "",
+    label: "",
+    note: "",
+    tone: "",
+    field: "",
+    field_label: "",
+    value: "",
+    needs_reason: false,
+};
+
+const ACTS: [Act; 7] = [
+    Act {
+        word: "revive",
+        label: "Revive",
+        note: "A new life: due now, no attempts so far.",
+        tone: "primary",
+        ..PLAIN
+    },
+    Act {
+        word: "close",
+        label: "Close now",
+        note: "It fires at once, by hand. The hook still leaves a paid order alone.",
+        needs_reason: true,
+        ..PLAIN
+    },
+    Act {
+        word: "reschedule",
+        label: "Reschedule",
+        note: "To a moment in UTC like 2026-03-01 12:00, or +15m for so much later than promised (of an overdue one: than now).",
+        field: "to",
+        field_label: "To",
+        value: "+15m",
+        ..PLAIN
+    },
+    Act {
+        word: "hold",
+        label: "Hold",
+        note: "It does not fire for so long from now, within the wheel's limits: a payment is under way.",
+        field: "for",
+        field_label: "For",
+        value: "15m",
+        ..PLAIN
+    },
+    Act { word: "release", label: "Release", note: "Ends the hold: it fires when it was promised.", ..PLAIN },
+    Act {
+        word: "cancel",
+        label: "Cancel",
+        note: "It never fires; the order stays as it is.",
+        tone: "danger",
+        ..PLAIN
+    },
+    Act {
+        word: "drop",
+        label: "Drop",
+        note: "Ends it as cancelled, if it is still dead; the order stays as it is.",
+        tone: "danger",
+        ..PLAIN
+    },
+];
+
 /// Whether that state lets somebody do this by hand.
-pub(super) fn may(act: &str, seen: &Inspection) -> bool {
+fn may(act: &str, seen: &Inspection) -> bool {
     let held = seen.entry.as_ref().is_some_and(|entry| entry.hold_count > 0 && entry.next_at > entry.due_at);
     match act {
         "close" | "cancel" => matches!(seen.state, State::Scheduled | State::Dead),

@@ -160,6 +160,36 @@ impl Page {
         lengths
     }
 
+    fn is_dead(&self) -> bool {
+        self.search.is_empty() && self.filter.state == "dead"
+    }
+
+    /// Whether what is listed can be picked: what a worker has, or has ended, is nobody's to move.
+    fn can_act(&self) -> bool {
+        !self.search.is_empty() || matches!(self.filter.state, "scheduled" | "due" | "dead")
+    }
+
+    /// Whether the filter is one that a bulk act has, too.
+    fn can_bulk(&self) -> bool {
+        self.can_act() && self.filter.shard.is_none()
+    }
+
+    /// The filter as a bulk act takes it: every moment fixed, so that what is confirmed is what was seen.
+    fn bulk_fields(&self) -> Vec<(&'static str, String)> {
+        if !self.search.is_empty() {
+            return vec![("prefix", self.search.clone())];
+        }
+        let (from, to) = self.filter.range();
+        let mut fields = Vec::new();
+        if from > Moment::EPOCH {
+            fields.push(("from", from.to_string()));
+        }
+        if to < Moment::MAX {
+            fields.push(("to", to.to_string()));
+        }
+        fields
+    }
+
     /// What the first moment of a line is.
     fn moment(&self) -> &'static str {
         match (self.search.is_empty(), self.filter.state) {

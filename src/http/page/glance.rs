@@ -106,6 +106,7 @@ impl Glance {
             started_ms: 0,
             in_flight: 0,
             draining: false,
+            drained: None,
             clocks: std::collections::BTreeMap::new(),
             pauses: std::collections::BTreeMap::new(),
             held_back: Vec::new(),

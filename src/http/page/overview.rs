@@ -136,6 +136,13 @@ impl Figures {
 }
 
 impl Page<'_> {
+    fn is_stopped(&self) -> bool {
+        let held = &self.glance.held;
+        held.paused.is_some()
+            || held.trip.is_some()
+            || self.glance.stats.paused_shards + self.glance.stats.tripped_shards > 0
+    }
+
     fn figure(&self, name: &str) -> &str {
         self.figures.0.get(name).map_or("", String::as_str)
     }

@@ -7,7 +7,7 @@ use axum::routing::MethodFilter;
 
 use super::fault::Outcome;
 use super::visit::Visit;
-use super::{dead, deadline, deadlines, export, overview, wheel};
+use super::{act, bulk, dead, deadline, deadlines, export, overview, wheel};
 use crate::http::token::Scope;
 
 /// What answers a visit.
@@ -52,7 +52,7 @@ impl Screen {
 }
 
 /// All of them; those with a tab stand in the navigation in this order.
-pub(super) static SCREENS: [Screen; 9] = [
+pub(super) static SCREENS: [Screen; 17] = [
     Screen::tab("Overview", "", |visit| Box::pin(overview::show(visit))),
     Screen::part("/live", |visit| Box::pin(overview::live(visit))),
     Screen::tab("Wheel", "/wheel", |visit| Box::pin(wheel::show(visit))),
@@ -62,4 +62,12 @@ pub(super) static SCREENS: [Screen; 9] = [
     Screen::part("/deadline", |visit| Box::pin(deadline::show(visit))),
     Screen::part("/payload", |visit| Box::pin(deadline::payload(visit))),
     Screen::tab("Dead", "/dead", |visit| Box::pin(dead::show(visit))),
+    Screen::part("/bulks", |visit| Box::pin(bulk::list(visit))),
+    Screen::part("/bulk", |visit| Box::pin(bulk::show(visit))),
+    Screen::part("/bulk/confirm", |visit| Box::pin(bulk::confirm(visit))),
+    Screen::act("/act", |visit| Box::pin(act::act(visit))),
+    Screen::act("/pause", |visit| Box::pin(act::pause(visit))),
+    Screen::act("/resume", |visit| Box::pin(act::resume(visit))),
+    Screen::act("/bulk/begin", |visit| Box::pin(bulk::begin(visit))),
+    Screen::act("/bulk/stop", |visit| Box::pin(bulk::stop(visit))),
 ];

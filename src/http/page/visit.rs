@@ -41,12 +41,16 @@ impl Visit {
     /// The orders table that the hook declares, where this server knows it.
     #[cfg(feature = "sql")]
     pub fn table(&self) -> Option<&crate::hook::sql::SqlSettings> {
-        None
+        self.door.served.table.as_deref()
     }
 
     /// How often the orders table is swept, where that is known.
     pub fn sweep_every(&self) -> Option<std::time::Duration> {
-        None
+        self.table()?;
+        let key = format!("wheel.{}.sweep.every", self.wheel().name());
+        let setting = self.door.served.settings.iter().find(|setting| setting.key == key)?;
+        // A cron expression says no distance; its runs are told from the workers' logs.
+        crate::clock::parse_duration("", setting.value.trim_matches('"')).ok()
     }
 
     /// The frame of the screen of this title.

@@ -69,6 +69,30 @@
     head.replaceChildren(box);
   }
 
+  // What is under way is looked at again until it is over.
+  const watch = async () => {
+    const mark = document.querySelector("[data-again-after]");
+    if (!mark) return;
+    await new Promise((done) => { setTimeout(done, Number(mark.dataset.againAfter) * 1000); });
+    // Whoever is typing, or reads in an opened part, is not disturbed.
+    const busy = document.activeElement && document.activeElement.closest("main form");
+    if (!document.hidden && !busy) {
+      try {
+        const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const fresh = page.getElementById("main");
+        if (answer.ok && fresh) {
+          document.getElementById("main").replaceChildren(...Array.from(fresh.childNodes, (node) => document.importNode(node, true)));
+          localize(document);
+        }
+      } catch {
+        // The server is away; the next look may find it.
+      }
+    }
+    watch();
+  };
+  watch();
+
   // Numbers that go on by themselves; where something else than numbers changed, that part of the page is asked for again.
   const live = document.querySelector("[data-live-from]");
   if (live && window.EventSource) {
