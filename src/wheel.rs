@@ -56,7 +56,7 @@ pub use events::{EVENT_KINDS, EventPage, EventReader, ShardEvent};
 pub use find::Found;
 pub use floor::Floor;
 pub use group::{EventGroup, HandedOut};
-pub use history::Event;
+pub use history::{Event, Survey};
 pub use incident::{Acknowledged, Acknowledgement, Incident, IncidentKind, Paid, Payment};
 pub use job::{Job, JobRecord, Taken};
 pub use presence::{Presence, WorkerRecord};

@@ -2,4 +2,6 @@
 
 mod bulk;
 mod fleet;
+#[cfg(feature = "sql")]
+mod story;
 mod trace;

@@ -15,7 +15,7 @@ use crate::clock::{Moment, distance, show_duration};
 use crate::deadline::{Id, State};
 use crate::error::{escaped, escaped_json};
 use crate::wheel::answer::{Entry, Inspection};
-use crate::wheel::{Event, Wheel};
+use crate::wheel::{Event, Survey, Wheel};
 
 /// Arguments of `inspect`.
 #[derive(Debug, Args)]
@@ -34,15 +34,9 @@ pub struct Inspect {
 /// Shows it.
 pub async fn run(args: &Inspect, context: &Context, output: &mut Output) -> Outcome {
     let wheel = context.wheel()?;
-    let seen = wheel.inspect(&args.id).await?;
-    // Only a deadline that waits for a worker depends on there being one.
-    let workers = match seen.state {
-        State::Scheduled => wheel.presence().await.map(|p| p.workers).ok(),
-        _ => None,
-    };
-    // The stream is an extra: a user without the right to read it still sees the deadline.
-    let history = wheel.history(&args.id).await.unwrap_or_default();
-    let why = seen.why(workers.as_deref());
+    let survey = wheel.survey(&args.id).await?;
+    let why = survey.why();
+    let Survey { seen, events: history, .. } = survey;
     if output.is_json() {
         output.object(&object(&wheel, &args.id, &seen, &why, history))?;
     } else {

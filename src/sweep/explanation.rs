@@ -13,7 +13,7 @@ use crate::hook::sql::pages::facts::Fact;
 use crate::hook::sql::pages::trail::Trail;
 use crate::hook::sql::pages::{OrdersTable, TableSettings};
 use crate::wheel::answer::Inspection;
-use crate::wheel::{Event, Wheel, WorkerRecord};
+use crate::wheel::{Event, Survey, Wheel, WorkerRecord};
 
 /// Who tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,13 +78,7 @@ pub struct Explanation {
 impl Explanation {
     /// Asks the wheel, and the table that the hook declares. Fails where Redis does; a database that is away is part of the story.
     pub async fn of(wheel: &Wheel, hook: Option<&SqlSettings>, id: &Id) -> Result<Self> {
-        let seen = wheel.inspect(id).await?;
-        let workers = match seen.state {
-            State::Scheduled => wheel.presence().await.map(|presence| presence.workers).ok(),
-            _ => None,
-        };
-        // The stream is an extra: a user without the right to read it still gets the rest.
-        let events = wheel.history(id).await.unwrap_or_default();
+        let Survey { seen, workers, events } = wheel.survey(id).await?;
         let table = match hook {
             None => Table::Undeclared,
             Some(hook) => ask(hook, id).await.unwrap_or_else(|e| Table::Away(e.to_string())),

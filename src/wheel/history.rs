@@ -1,8 +1,9 @@
 //! What the stream of events tells of one id: its ends, and the lives it was given again.
 
-use super::Wheel;
+use super::answer::Inspection;
 use super::events::{entries, stamp_ms};
-use crate::deadline::Id;
+use super::{Wheel, WorkerRecord};
+use crate::deadline::{Id, State};
 use crate::error::Result;
 
 /// Stream entries read at once.
@@ -19,7 +20,38 @@ pub struct Event {
     pub what: String,
 }
 
+/// All that the wheel knows of an id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Survey {
+    /// The deadline.
+    pub seen: Inspection,
+    /// The workers of the wheel, where one is waited for and they are known.
+    pub workers: Option<Vec<WorkerRecord>>,
+    /// What the stream of events tells, oldest first.
+    pub events: Vec<Event>,
+}
+
+impl Survey {
+    /// Why it is not closed yet, or what became of it, as the wheel alone knows it.
+    pub fn why(&self) -> String {
+        self.seen.why(self.workers.as_deref())
+    }
+}
+
 impl Wheel {
+    /// All that the wheel knows of an id.
+    pub async fn survey(&self, id: &Id) -> Result<Survey> {
+        let seen = self.inspect(id).await?;
+        // Only a deadline that waits for a worker depends on there being one.
+        let workers = match seen.state {
+            State::Scheduled => self.presence().await.map(|presence| presence.workers).ok(),
+            _ => None,
+        };
+        // The stream is an extra: a user without the right to read it still sees the deadline.
+        let events = self.history(id).await.unwrap_or_default();
+        Ok(Survey { seen, workers, events })
+    }
+
     /// What happened to an id, oldest first, as far back as `events_keep` or the last 20,000 events of its shard reach.
     pub async fn history(&self, id: &Id) -> Result<Vec<Event>> {
         let shard = usize::from(self.shard_of(id).0);
