@@ -69,9 +69,12 @@ pub(super) async fn show(visit: Visit) -> Outcome {
     let group = visit.query.exact("group").to_owned();
     let skip =
         visit.query.whole("skip", 0..=u32::try_from(MOST).unwrap_or(u32::MAX), 0, &mut complaints) as usize;
-    let (groups, more_groups) = groups(&survey, &group, &frame, now);
-    let of_group = |dead: &&Dead| group.is_empty() || reason_group(&dead.reason) == group;
-    let mut chosen: Vec<&Dead> = survey.dead.iter().filter(of_group).collect();
+    // Once for each, and not once for every use of it.
+    let named: Vec<String> = survey.dead.iter().map(|dead| reason_group(&dead.reason)).collect();
+    let (groups, more_groups) = groups(&survey, &named, &group, &frame, now);
+    let of_group = |(_, of): &(&Dead, &String)| group.is_empty() || **of == group;
+    let mut chosen: Vec<&Dead> =
+        survey.dead.iter().zip(&named).filter(of_group).map(|(dead, _)| dead).collect();
     let number = chosen.len();
     chosen = chosen.into_iter().skip(skip).take(LENGTH).collect();
     let here = |skip: usize| {
@@ -111,19 +114,25 @@ pub(super) async fn show(visit: Visit) -> Outcome {
     visit.page(&page)
 }
 
-fn groups(survey: &DeadSurvey, current: &str, frame: &Frame, now: Moment) -> (Vec<Group>, u64) {
-    let mut by_reason: BTreeMap<String, (u64, Moment, Moment)> = BTreeMap::new();
-    for dead in &survey.dead {
-        let known = by_reason.entry(reason_group(&dead.reason)).or_insert((0, dead.died_at, dead.died_at));
+fn groups(
+    survey: &DeadSurvey,
+    named: &[String],
+    current: &str,
+    frame: &Frame,
+    now: Moment,
+) -> (Vec<Group>, u64) {
+    let mut by_reason: BTreeMap<&str, (u64, Moment, Moment)> = BTreeMap::new();
+    for (dead, name) in survey.dead.iter().zip(named) {
+        let known = by_reason.entry(name).or_insert((0, dead.died_at, dead.died_at));
         *known = (known.0 + 1, known.1.max(dead.died_at), known.2.min(dead.died_at));
     }
     let mut sorted: Vec<_> = by_reason.into_iter().collect();
     sorted.sort_by(|(a, x), (b, y)| y.0.cmp(&x.0).then_with(|| a.cmp(b)));
     let more = sorted.len().saturating_sub(MOST_GROUPS) as u64;
     let all = (survey.dead.len() as u64).max(1);
-    let group = |(reason, (number, latest, earliest)): (String, (u64, Moment, Moment))| Group {
-        shown: if reason.is_empty() { "(no reason was given)".to_owned() } else { cut(&reason) },
-        href: Link::to(frame.at("/dead")).with("group", &reason).to_string(),
+    let group = |(reason, (number, latest, earliest)): (&str, (u64, Moment, Moment))| Group {
+        shown: if reason.is_empty() { "(no reason was given)".to_owned() } else { cut(reason) },
+        href: Link::to(frame.at("/dead")).with("group", reason).to_string(),
         number: count(number),
         share: number * 100 / all,
         latest: At::seen(latest, now),

@@ -81,8 +81,10 @@ impl fmt::Display for At {
         // A moment is digits and separators of our own making: nothing of others is in it.
         let text = full.get(..19).unwrap_or(&full).replace('T', " ");
         write!(f, "<time datetime=\"{full}\">{text}</time>")?;
-        self.now
-            .map_or(Ok(()), |now| write!(f, " <span class=\"away\">{}</span>", distance(self.moment, now)))
+        let Some(now) = self.now else { return Ok(()) };
+        // Whole seconds: a page is older than that when it is read.
+        let whole = |moment: Moment| Moment::EPOCH.plus(Duration::from_secs(moment.as_millis() / 1000));
+        write!(f, " <span class=\"away\">{}</span>", distance(whole(self.moment), whole(now)))
     }
 }
 
