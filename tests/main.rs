@@ -13,6 +13,8 @@ mod rig;
 
 mod backlog;
 mod breaker;
+#[cfg(all(feature = "page", feature = "cli", feature = "webhook", feature = "sql"))]
+mod browser;
 mod cases;
 mod circuit;
 mod cli;

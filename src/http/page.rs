@@ -6,6 +6,7 @@
 
 mod act;
 mod asset;
+mod audit;
 mod bulk;
 mod cookie;
 mod dead;
@@ -19,17 +20,21 @@ mod filter;
 mod frame;
 mod glance;
 mod histogram;
+mod hooks;
 mod line;
 mod login;
 mod overview;
 mod parameters;
 mod payload;
 mod promise;
+mod runs;
 mod screen;
 mod session;
+mod settings;
 mod story;
 mod visit;
 mod wheel;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Who serves the wheel: workers say that they live, and learn of each other. Only preference hangs on it, never correctness.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Wheel, keys, reply};
-use crate::clock::Reading;
+use crate::clock::{Moment, Reading};
 use crate::deadline::Note;
 use crate::error::Result;
 
@@ -26,10 +27,10 @@ pub struct WorkerRecord {
     pub draining: bool,
     /// How far clocks are ahead of Redis's, in milliseconds: `host` is the worker's own, the others are databases.
     #[serde(default)]
-    pub clocks: std::collections::BTreeMap<String, i64>,
+    pub clocks: BTreeMap<String, i64>,
     /// Pauses that endpoints of its hook asked for: name, and until when, in milliseconds of Redis's clock.
     #[serde(default)]
-    pub pauses: std::collections::BTreeMap<String, u64>,
+    pub pauses: BTreeMap<String, u64>,
     /// Why it claims nothing just now, each reason a sentence; empty where nothing holds it back.
     #[serde(default)]
     pub held_back: Vec<String>,
@@ -136,6 +137,19 @@ impl Wheel {
             records.iter().filter_map(|record| serde_json::from_str(record).ok()).collect();
         workers.sort_by(|a, b| a.token.cmp(&b.token));
         Ok(Presence { workers })
+    }
+
+    /// When each worker was heard of last, by Redis's clock, by its token.
+    pub async fn heartbeats(&self) -> Result<BTreeMap<String, Moment>> {
+        let mut cmd = redis::cmd("ZRANGEBYSCORE");
+        cmd.arg(keys::of_wheel(self.name(), "seen")).arg("-inf").arg("+inf").arg("WITHSCORES");
+        let mut seen = tokens(self.store().command(&cmd, "read roster").await?)?.into_iter();
+        let mut heard = BTreeMap::new();
+        while let (Some(token), Some(ms)) = (seen.next(), seen.next()) {
+            let ms = ms.parse().unwrap_or_default();
+            heard.insert(token, Moment::EPOCH.plus(Duration::from_millis(ms)));
+        }
+        Ok(heard)
     }
 }
 

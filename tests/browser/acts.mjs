@@ -52,19 +52,22 @@ export async function audit(visitor, { wheel }) {
   assert.match((await rows()).join('\n'), /^[^\n]*cancel[\s\S]*order 77 was paid/);
   assert.equal((await rows()).length, 1);
   await visitor.go(`/wheels/${wheel}/audit?act=nonsense&id=${'x'.repeat(300)}`);
-  assert.match(await visitor.text(), /expected one of[\s\S]*expected 1 to 200 bytes/);
+  const complaints = await visitor.page.locator('.complaints').innerText();
+  assert.match(complaints, /expected one of/);
+  assert.match(complaints, /expected 1 to 200 bytes/);
 }
 
 /** One that is over, one that waits and is stopped. */
 export async function bulk(visitor, { wheel }) {
   await visitor.login();
-  await visitor.go(`/wheels/${wheel}/bulk`);
-  const [waits, over] = await visitor.page.locator('main tbody tr').allInnerTexts();
-  assert.match(over, /revive[\s\S]*all[\s\S]*done[\s\S]*30[\s\S]*bert/);
-  assert.match(waits, /cancel[\s\S]*all[\s\S]*waiting[\s\S]*30[\s\S]*the shop closes/);
-  await visitor.press(visitor.page.locator('main tbody tr').first().getByRole('link').first());
-  assert.equal(await visitor.page.locator('progress').getAttribute('value'), '0');
-  assert.match(await visitor.act('Stop', { reason: 'not after all' }), /^Done/);
+  await visitor.go(`/wheels/${wheel}/bulks`);
+  const rows = await visitor.page.locator('main tbody tr').allInnerTexts();
+  assert.match(rows.join('\n'), /Revive[\s\S]*done[\s\S]*all[\s\S]*30[\s\S]*bert/);
+  assert.match(rows.join('\n'), /Cancel[\s\S]*waiting[\s\S]*30[\s\S]*bert/);
+  await visitor.follow(/^Cancel/);
+  assert.match(await visitor.text(), /waiting[\s\S]*the shop closes/);
+  await visitor.press(visitor.page.getByRole('button', { name: 'Stop it' }));
+  assert.match(await visitor.said(), /^Done/);
   assert.match(await visitor.text(), /stopped/);
 }
 

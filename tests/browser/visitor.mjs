@@ -110,7 +110,7 @@ export class Visitor {
 
   /** Follows a link of the page's own part by its text. */
   follow(text, within = 'main') {
-    return this.press(this.page.locator(within).getByRole('link', { name: text }).first());
+    return this.press(this.page.locator(within).getByRole('link', { name: text, exact: typeof text === 'string' }).first());
   }
 
   /** Opens an act by its name, fills its form and sends it; answers what the page then says came of it. */
@@ -162,7 +162,8 @@ export class Visitor {
         }
         for (const { name, value } of element.attributes) {
           if (/^on/i.test(name) || name === 'style') found.push(`attribute ${name}=${value.slice(0, 100)}`);
-          if (/^\s*(javascript|vbscript|data):/i.test(value)) found.push(`url ${name}=${value.slice(0, 100)}`);
+          const leads = /^(href|src|srcset|srcdoc|action|formaction|data|poster|background|xlink:href)$/i.test(name);
+          if (leads && /^\s*(javascript|vbscript|data):/i.test(value)) found.push(`url ${name}=${value.slice(0, 100)}`);
         }
       }
       return found;

@@ -132,6 +132,11 @@ pub(super) async fn enter(api: Arc<Api>, screen: &'static Screen, request: Reque
     let arrival = Arrival::of(&api, &parts);
     let sender = match admit(&api, &parts) {
         Ok(Some(sender)) => sender,
+        Ok(None) if screen.acts() && origin(&parts.headers) == Origin::Foreign => {
+            // A browser keeps the cookie back; whoever it is, a page of others sent it.
+            let fault = Fault::forbidden("A page of others may not do that. Nothing was done.");
+            return arrival.dressed(fault.respond(arrival.frame(None)));
+        }
         Ok(None) if screen.acts() || !is_document(&parts.headers) => {
             let detail = "You are not logged in any more. Nothing was done; log in and try again.";
             let fault = Fault::new(StatusCode::UNAUTHORIZED, "Log in again", detail);

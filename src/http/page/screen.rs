@@ -7,7 +7,9 @@ use axum::routing::MethodFilter;
 
 use super::fault::Outcome;
 use super::visit::Visit;
-use super::{act, bulk, dead, deadline, deadlines, export, overview, wheel};
+use super::{
+    act, audit, bulk, dead, deadline, deadlines, export, hooks, overview, runs, settings, wheel, workers,
+};
 use crate::http::token::Scope;
 
 /// What answers a visit.
@@ -52,7 +54,7 @@ impl Screen {
 }
 
 /// All of them; those with a tab stand in the navigation in this order.
-pub(super) static SCREENS: [Screen; 17] = [
+pub(super) static SCREENS: [Screen; 26] = [
     Screen::tab("Overview", "", |visit| Box::pin(overview::show(visit))),
     Screen::part("/live", |visit| Box::pin(overview::live(visit))),
     Screen::tab("Wheel", "/wheel", |visit| Box::pin(wheel::show(visit))),
@@ -62,7 +64,7 @@ pub(super) static SCREENS: [Screen; 17] = [
     Screen::part("/deadline", |visit| Box::pin(deadline::show(visit))),
     Screen::part("/payload", |visit| Box::pin(deadline::payload(visit))),
     Screen::tab("Dead", "/dead", |visit| Box::pin(dead::show(visit))),
-    Screen::part("/bulks", |visit| Box::pin(bulk::list(visit))),
+    Screen::tab("Bulk acts", "/bulks", |visit| Box::pin(bulk::list(visit))),
     Screen::part("/bulk", |visit| Box::pin(bulk::show(visit))),
     Screen::part("/bulk/confirm", |visit| Box::pin(bulk::confirm(visit))),
     Screen::act("/act", |visit| Box::pin(act::act(visit))),
@@ -70,4 +72,13 @@ pub(super) static SCREENS: [Screen; 17] = [
     Screen::act("/resume", |visit| Box::pin(act::resume(visit))),
     Screen::act("/bulk/begin", |visit| Box::pin(bulk::begin(visit))),
     Screen::act("/bulk/stop", |visit| Box::pin(bulk::stop(visit))),
+    Screen::tab("Hooks", "/hooks", |visit| Box::pin(hooks::show(visit))),
+    Screen::tab("Workers", "/workers", |visit| Box::pin(workers::show(visit))),
+    Screen::act("/workers/drain", |visit| Box::pin(workers::drain(visit))),
+    Screen::act("/workers/resume", |visit| Box::pin(workers::resume(visit))),
+    Screen::tab("Runs", "/runs", |visit| Box::pin(runs::show(visit))),
+    Screen::act("/runs/try", |visit| Box::pin(runs::try_out(visit))),
+    Screen::act("/runs/run", |visit| Box::pin(runs::run(visit))),
+    Screen::tab("Audit", "/audit", |visit| Box::pin(audit::show(visit))),
+    Screen::tab("Settings", "/settings", |visit| Box::pin(settings::show(visit))),
 ];
