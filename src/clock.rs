@@ -8,7 +8,7 @@ mod span;
 use std::fmt;
 
 pub use reading::{Ahead, Reading};
-pub use span::{distance, parse_duration, show_duration, show_span};
+pub use span::{distance, parse_duration, show_brief, show_duration, show_span};
 
 use crate::error::Invalid;
 

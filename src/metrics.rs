@@ -7,6 +7,7 @@ pub mod catalog;
 mod exposition;
 mod histogram;
 mod process;
+mod spread;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use catalog::{Described, Kind, Scope, Unit};
 pub use exposition::Exposition;
 pub use histogram::Histogram;
+pub use spread::Spread;
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;

@@ -21,6 +21,7 @@ mod meter;
 mod poller;
 pub mod pulse;
 mod rate;
+mod recorder;
 mod reminder;
 mod roster;
 mod sentry;
@@ -198,6 +199,14 @@ impl Worker {
             services.spawn(self.driven(rate::Purser(purse.clone()), &end));
         }
         services.spawn(self.driven(breaker::BreakerWatch(limits.breaker.clone()), &end));
+        let ledger = Arc::new(recorder::Ledger::new(
+            wheel(),
+            self.token.clone(),
+            self.tally.clone(),
+            self.measures.clone(),
+            limits.clone(),
+        ));
+        services.spawn(self.driven(recorder::Recorder(ledger.clone()), &end));
         let reader = ClockReader::new(self.hook.clone(), limits.clocks.clone());
         services.spawn(self.driven(reader, &end));
 
@@ -246,6 +255,7 @@ impl Worker {
         if let Some(purse) = &limits.purse {
             drop(tokio::time::timeout(farewell, purse.close()).await);
         }
+        drop(tokio::time::timeout(farewell, ledger.write()).await);
         drop(tokio::time::timeout(farewell, self.wheel.leave(&self.token)).await);
         Drained { clean: drained.is_ok() && left == 0, left, tally: self.tally.snapshot() }
     }

@@ -97,6 +97,8 @@ async fn the_documented_user_can_do_everything_a_worker_does() {
     let shard = wheel.shard_of(&id("a"));
     assert_eq!(ids(&claim(&wheel, shard, 1).await.leases), ["a"]);
     wheel.stats().await.unwrap();
+    wheel.record_hour("w1", &[duewheel::wheel::Minute::at(wheel.now().await.unwrap())]).await.unwrap();
+    wheel.hour().await.unwrap();
     wheel.drop_wheel().await.unwrap();
 }
 

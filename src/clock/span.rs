@@ -89,6 +89,17 @@ pub fn show_span(duration: Duration) -> String {
     })
 }
 
+/// A duration in about two digits, for what is compared at a glance: `0.4 ms`, `12 ms`, `1.5 s`, `240 s`.
+pub fn show_brief(duration: Duration) -> String {
+    let ms = duration.as_secs_f64() * 1000.0;
+    match ms {
+        ..9.95 => format!("{ms:.1} ms"),
+        ..999.5 => format!("{ms:.0} ms"),
+        ..9950.0 => format!("{:.1} s", ms / 1000.0),
+        _ => format!("{:.0} s", ms / 1000.0),
+    }
+}
+
 /// `in 29m 59s`, `3s ago`, `now`: where a moment lies from another.
 pub fn distance(moment: Moment, now: Moment) -> String {
     if moment > now {

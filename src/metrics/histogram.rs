@@ -10,6 +10,8 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::metrics::family::MetricConstructor;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
+use super::Spread;
+
 /// Counts durations by size. Cheap to clone; clones count together.
 #[derive(Debug, Clone)]
 pub struct Histogram {
@@ -53,6 +55,12 @@ impl Histogram {
     /// How many were counted.
     pub fn count(&self) -> u64 {
         self.inner.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// What was counted so far, as a value.
+    pub fn spread(&self) -> Spread {
+        let counts = self.inner.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        Spread::new(self.inner.limits.clone(), counts)
     }
 }
 

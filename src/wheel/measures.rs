@@ -20,7 +20,8 @@ pub(super) struct Measures {
 
 impl Measures {
     pub fn new(metrics: &Metrics) -> Self {
-        let scripts = script::ALL.into_iter().chain([&script::GRANT, &script::BREAKER, &script::JOB]);
+        let of_wheel = [&script::GRANT, &script::BREAKER, &script::JOB, &script::RECORD_HOUR, &script::HOUR];
+        let scripts = script::ALL.into_iter().chain(of_wheel);
         let calls = |script: &'static Script| {
             (script.verb, metrics.histogram(&catalog::REDIS_CALL_DURATION, &[script.verb]))
         };

@@ -158,6 +158,7 @@ impl Wheel {
             cmd.arg(&super::job::job_keys(self, job)[..]);
         }
         self.store().command(&cmd, "remove the wheel's records").await?;
+        self.forget_hour().await?;
         let mut cmd = redis::cmd("HDEL");
         cmd.arg(keys::wheels()).arg(self.name().as_str());
         self.store().command(&cmd, "forget the wheel").await?;

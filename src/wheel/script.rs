@@ -76,15 +76,20 @@ macro_rules! wheel_script {
     };
 }
 
-/// A script on the wheel's own tag that limits what is taken out, so it runs while memory is full.
+/// A script on the wheel's own tag that limits what is taken out, or tells of it, so it runs while memory is full.
 macro_rules! limit_script {
     ($name:ident, $verb:literal) => {
+        limit_script!($name, $verb, "allow-oom", true);
+    };
+    ($name:ident, $verb:literal, $flags:literal, $writes:literal) => {
         #[doc = concat!("`", $verb, "`: see lua/", $verb, ".lua for its contract.")]
         pub static $name: Script = Script {
             verb: $verb,
-            writes: true,
+            writes: $writes,
             source: concat!(
-                "#!lua flags=allow-oom\n",
+                "#!lua flags=",
+                $flags,
+                "\n",
                 include_str!("../../lua/lib/number.lua"),
                 include_str!("../../lua/lib/tag.lua"),
                 include_str!(concat!("../../lua/", $verb, ".lua")),
@@ -96,6 +101,8 @@ macro_rules! limit_script {
 
 limit_script!(GRANT, "grant");
 limit_script!(BREAKER, "breaker");
+limit_script!(RECORD_HOUR, "record_hour");
+limit_script!(HOUR, "hour", "no-writes,allow-oom", false);
 wheel_script!(JOB, "job", " flags=allow-oom");
 wheel_script!(REQUEST, "request", "");
 wheel_script!(AUDIT, "audit", " flags=allow-oom");

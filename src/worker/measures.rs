@@ -15,7 +15,7 @@ use super::tally::{Tally, TallySnapshot};
 use crate::deadline::{Cause, Stage};
 use crate::hook::{Hook, Verdict};
 use crate::lease::Lease;
-use crate::metrics::{Counter, Histogram, Metrics, catalog};
+use crate::metrics::{Counter, Histogram, Metrics, Spread, catalog};
 use crate::shard::WheelName;
 use crate::wheel::Claimed;
 
@@ -64,6 +64,11 @@ impl Measures {
                 self.lateness.observe_us(claimed.now_us.saturating_sub(due_us), 1);
             }
         }
+    }
+
+    /// How late the leases were that were counted so far.
+    pub fn lateness(&self) -> Spread {
+        self.lateness.spread()
     }
 
     /// Counts a call of a hook.
