@@ -8,6 +8,7 @@ mod act;
 mod asset;
 mod audit;
 mod bulk;
+mod chart;
 mod cookie;
 mod dead;
 mod deadline;

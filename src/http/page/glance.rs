@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::wheel::answer::{ForecastBucket, Stats};
-use crate::wheel::{Held, JobRecord, ServerFacts, Wheel, WorkerRecord};
+use crate::wheel::{Held, Hour, JobRecord, ServerFacts, Wheel, WorkerRecord};
 
 /// How old the numbers may be.
 const FRESH: Duration = Duration::from_secs(1);
@@ -38,6 +38,8 @@ pub(super) struct Glance {
 pub(super) struct Wide {
     /// The next hour, minute by minute, without what is due already.
     pub hour: Vec<ForecastBucket>,
+    /// What was done in the last hour.
+    pub done: Hour,
     pub redis: ServerFacts,
     pub sweep: JobRecord,
     /// The last finished run of the sweep: its report.
@@ -53,6 +55,7 @@ impl Wide {
         let last_sweep = wheel.job_runs("sweep", 1).await?.pop();
         Ok(Self {
             hour,
+            done: wheel.hour().await?,
             redis: wheel.store().facts().await?,
             sweep: wheel.job_record("sweep").await?,
             last_sweep: last_sweep.and_then(|text| serde_json::from_str(&text).ok()),

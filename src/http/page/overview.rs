@@ -9,6 +9,7 @@ use axum::response::IntoResponse as _;
 use axum::response::sse::{Event, Sse};
 use serde_json::json;
 
+use super::chart;
 use super::fault::{Fault, Outcome};
 use super::figure::{At, bytes, count, of, span};
 use super::frame::Frame;
@@ -32,6 +33,8 @@ struct Page<'a> {
     banners: Vec<Banner>,
     state: String,
     hour: Histogram,
+    /// Drawings of numbers alone: nothing in them is anybody's text, so they stand on the page as they are.
+    charts: [String; 2],
     redis: Vec<(&'static str, String)>,
     sweep: Vec<(&'static str, String)>,
     swept_at: Option<At>,
@@ -48,6 +51,7 @@ pub(super) async fn show(visit: Visit) -> Outcome {
         figures: Figures::of(&glance),
         state: state_of(&banners),
         hour,
+        charts: [chart::lateness(&glance.wide.done), chart::throughput(&glance.wide.done)],
         redis: redis(&glance),
         sweep: sweep(&glance),
         swept_at: glance.wide.sweep.ran_at.map(|at| At::seen(at, glance.now)),
