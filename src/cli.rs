@@ -51,6 +51,8 @@ mod supervisor;
 #[cfg(feature = "sql")]
 mod sweep;
 mod token;
+#[cfg(feature = "top")]
+mod top;
 mod verify;
 mod wheel;
 mod worker;
@@ -130,6 +132,8 @@ async fn dispatch(command: &Command, context: &Context, output: &mut Output) -> 
         Command::Explain(args) => explain::run(args, context, output).await,
         Command::List(args) => list::run(args, context, output).await,
         Command::Stats(args) => stats::run(args, context, output).await,
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(args, context, output).await,
         Command::Events(args) => events::run(args, context, output).await,
         Command::Forecast(args) => forecast::run(args, context, output).await,
         Command::Dead(args) => dead::run(args, context, output).await,

@@ -36,6 +36,7 @@ mod feed;
 mod fleet;
 mod formats;
 mod hold_policy;
+mod hour;
 mod house;
 #[cfg(all(feature = "http", feature = "webhook"))]
 mod http;
@@ -87,6 +88,8 @@ mod sweep_large;
 #[cfg(feature = "sql")]
 mod sweep_net;
 mod time;
+#[cfg(feature = "top")]
+mod top;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod traces;
 #[cfg(feature = "webhook")]

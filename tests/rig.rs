@@ -25,6 +25,7 @@ pub mod scene;
 pub mod shop;
 pub mod strain;
 pub mod stub;
+pub mod tmux;
 pub mod wheel;
 #[cfg(feature = "sql")]
 pub mod wire;

@@ -89,6 +89,8 @@ pub enum Command {
     Explain(super::explain::Explain),
     List(list::List),
     Stats(stats::Stats),
+    #[cfg(feature = "top")]
+    Top(super::top::Top),
     Events(events::Events),
     Forecast(forecast::Forecast),
     Dead(dead::Dead),
@@ -125,6 +127,9 @@ impl Command {
         match self {
             Self::Inspect(_) | Self::List(_) | Self::Stats(_) | Self::Events(_) => true,
             Self::Forecast(_) | Self::Export(_) | Self::Audit(_) => true,
+            // It acts, too, but answers for each act on its own screen.
+            #[cfg(feature = "top")]
+            Self::Top(_) => true,
             Self::Check(_) | Self::Config(_) | Self::Completions(_) | Self::Man(_) => true,
             Self::Verify(args) => !args.heal,
             #[cfg(feature = "sql")]

@@ -48,6 +48,11 @@ impl Output {
         self.json
     }
 
+    /// Whether colours are used on a terminal.
+    pub fn draws_colour(&self) -> bool {
+        self.colour
+    }
+
     /// Whether progress may be drawn.
     pub fn draws_progress(&self) -> bool {
         !self.quiet && !self.json && io::stderr().is_terminal()
