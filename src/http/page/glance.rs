@@ -15,6 +15,8 @@ use crate::wheel::{Held, Hour, JobRecord, ServerFacts, Wheel, WorkerRecord};
 const FRESH: Duration = Duration::from_secs(1);
 /// How old what costs more may be: the hour ahead looks into each of its slots.
 const FRESH_WIDE: Duration = Duration::from_secs(10);
+/// Minutes that are called lately.
+const LATELY: usize = 10;
 /// A stretch of the forecast.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
@@ -79,7 +81,7 @@ impl Glance {
             now,
             next_minute: within(1),
             next_five: within(5),
-            buried_lately: 0,
+            buried_lately: wide.done.last(LATELY).buried,
             workers: presence.workers,
             held,
             wide,

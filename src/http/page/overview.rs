@@ -17,6 +17,7 @@ use super::glance::Glance;
 use super::histogram::Histogram;
 use super::promise::{Banner, broken};
 use super::visit::Visit;
+use crate::clock::show_brief;
 use crate::error::escaped;
 
 /// Between two sets of numbers.
@@ -104,6 +105,9 @@ impl Figures {
             0 => "nothing waits".to_owned(),
             _ => format!("oldest {}", span(Duration::from_millis(stats.oldest_due_ms))),
         };
+        // Five minutes: long enough to mean something, short enough to be now.
+        let lately = glance.wide.done.last(5).lateness;
+        let late = |share: f64| lately.quantile(share).map_or_else(|| "unknown".to_owned(), show_brief);
         let serving = glance.workers.iter().filter(|worker| !worker.draining).count() as u64;
         let draining = glance.workers.len() as u64 - serving;
         Self(
@@ -113,6 +117,8 @@ impl Figures {
                 ("next_minute", count(glance.next_minute)),
                 ("next_five", count(glance.next_five)),
                 ("next_hour", count(glance.next_hour())),
+                ("late_half", late(0.5)),
+                ("late_most", format!("99 of 100 within {}", late(0.99))),
                 ("scheduled", count(stats.scheduled)),
                 ("leased", count(stats.leased)),
                 ("dead", count(stats.dead)),
