@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duewheel::deadline::{Cause, Note, Outcome, State};
+use duewheel::deadline::{Cause, DueAt, Note, Outcome, State};
 use duewheel::shard::Shard;
 use duewheel::wheel::answer::{Cancelled, EnqueuedHow, Refusal, Settled};
 use duewheel::wheel::{Renewed, Settlement, ShardState, What};
@@ -252,6 +252,32 @@ async fn a_batch_may_name_an_id_twice_and_cross_shards() {
     assert_eq!((stats.scheduled, stats.totals["enqueued"]), (1500, 1500));
     let forecast = wheel.forecast(wheel.now().await.unwrap(), Duration::from_secs(60), 120).await.unwrap();
     assert_eq!(forecast.iter().map(|b| b.count).sum::<u64>(), 1500);
+}
+
+#[tokio::test]
+async fn a_forecast_counts_each_deadline_once_over_several_pages_of_slots() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    let from = wheel.now().await.unwrap();
+    // A slot each, three pages of them; and in the same seconds wider slots, whose starts tie with theirs.
+    let at = |n: u64| DueAt::Moment(from.plus(Duration::from_secs(n)));
+    let near = (1..=2500).map(|n| deadline(&format!("near-{n}"), at(n)));
+    let far = (1..=500).map(|n| deadline(&format!("far-{n}"), at(4_096 + n * 64)));
+    let batch: Vec<_> = near.chain(far).collect();
+    wheel.enqueue_batch(&batch, duewheel::deadline::OnConflict::Keep, false).await;
+    let forecast = wheel.forecast(from, Duration::from_secs(100), 400).await.unwrap();
+    let counts: Vec<u64> = forecast.iter().map(|bucket| bucket.count).collect();
+    let expected: Vec<u64> = (0..400)
+        .map(|n| {
+            batch
+                .iter()
+                .filter(|one| match one.due_at {
+                    DueAt::Moment(moment) => moment.since(from).as_secs() / 100 == n,
+                    DueAt::After(_) => false,
+                })
+                .count() as u64
+        })
+        .collect();
+    assert_eq!(counts, expected);
 }
 
 #[tokio::test]

@@ -304,7 +304,11 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
         ),
         Call::new("ended_page", &script::ENDED_PAGE, vec![Arg::Cursor("0".to_owned()), number(&10)]),
         Call::new("stats", &script::STATS, vec![]),
-        Call::new("forecast", &script::FORECAST, vec![number(&0), number(&3_600_000), number(&5)]),
+        Call::new(
+            "forecast",
+            &script::FORECAST,
+            vec![number(&0), number(&3_600_000), number(&5), number(&0)],
+        ),
         Call::new("verify", &script::VERIFY, vec![word("bodies"), Arg::Cursor("0".to_owned())]),
     ]
 }
