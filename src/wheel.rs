@@ -45,6 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
+use tokio_util::task::TaskTracker;
 
 pub use audit::{AuditEntry, AuditFilter, AuditOutcome, AuditPage};
 pub use body::encode_new;
@@ -100,6 +101,8 @@ struct Inner {
     keys: Vec<[String; 9]>,
     /// The seven arguments in front of every script's own.
     front: [String; 7],
+    /// Jobs that are being taken, and those dropped on the way that are being let go.
+    releases: TaskTracker,
 }
 
 impl Wheel {
@@ -107,21 +110,24 @@ impl Wheel {
     pub fn new(store: Arc<Store>, settings: WheelSettings) -> Self {
         let keys = settings.shards.all().map(|shard| keys::of_shard(settings.name.as_str(), shard)).collect();
         let front = front(&settings, "");
-        Self { inner: Arc::new(Inner { store, settings, keys, front }) }
+        Self::of_parts(store, settings, keys, front)
     }
 
     /// The same wheel with a fixed clock, in microseconds: honoured only by shards whose meta says `clock=test`.
     #[doc(hidden)]
     pub fn at_fixed_time(&self, now_us: u64) -> Self {
         let inner = &self.inner;
-        Self {
-            inner: Arc::new(Inner {
-                store: inner.store.clone(),
-                settings: inner.settings.clone(),
-                keys: inner.keys.clone(),
-                front: front(&inner.settings, &now_us.to_string()),
-            }),
-        }
+        let front = front(&inner.settings, &now_us.to_string());
+        Self::of_parts(inner.store.clone(), inner.settings.clone(), inner.keys.clone(), front)
+    }
+
+    fn of_parts(
+        store: Arc<Store>,
+        settings: WheelSettings,
+        keys: Vec<[String; 9]>,
+        front: [String; 7],
+    ) -> Self {
+        Self { inner: Arc::new(Inner { store, settings, keys, front, releases: TaskTracker::new() }) }
     }
 
     /// Its name.

@@ -103,6 +103,22 @@ async fn work_is_dropped_when_redis_does_not_answer_for_a_lease() {
 }
 
 #[tokio::test]
+async fn a_job_that_is_dropped_on_the_way_is_let_go_before_its_process_ends() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    drop(mine(&wheel, "a", LEASE).await);
+    wheel.let_go(Duration::from_secs(60)).await;
+    assert!(wheel.job_record("sweep").await.unwrap().held_until.is_none());
+
+    // Dropped while it asks, at any moment of it.
+    for moment in 0..20 {
+        let asking = mine(&wheel, "b", LEASE);
+        let _ = tokio::time::timeout(Duration::from_micros(moment * 50), asking).await;
+        wheel.let_go(Duration::from_secs(60)).await;
+        assert!(wheel.job_record("sweep").await.unwrap().held_until.is_none(), "after {moment} steps");
+    }
+}
+
+#[tokio::test]
 async fn a_run_that_began_lately_makes_another_needless_and_the_fence_grows_through_a_loss_of_redis() {
     let server = RedisServer::start(RedisOptions::default());
     let wheel = wheel(&server, 1).await;

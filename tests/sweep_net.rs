@@ -268,16 +268,10 @@ async fn a_worker_that_drains_lets_its_sweep_go_at_once() {
     shop.orders(1..=200, -60_000, &[]).await;
     let fleet = Fleet::new(&server, &Plan::new(server.url()).closing(&shop).net(slow)).await;
     let worker = fleet.start();
-    let held = async |want: bool| {
-        eventually(LONG_PATIENCE, async || {
-            let record = fleet.wheel.job_record("sweep").await.ok()?;
-            (record.held_until.is_some() == want).then_some(())
-        })
-        .await;
-    };
-    held(true).await;
+    eventually(LONG_PATIENCE, async || fleet.wheel.job_record("sweep").await.ok()?.held_until).await;
+    // However slow Redis is just then.
+    server.command::<()>(&["CLIENT", "PAUSE", "500", "WRITE"]);
     worker.drain().await;
     let record = fleet.wheel.job_record("sweep").await.unwrap();
     assert!(record.held_until.is_none(), "{record:?}");
-    held(false).await;
 }

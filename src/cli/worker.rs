@@ -31,6 +31,8 @@ use crate::worker::{Drained, Meter, Tally, Worker as Fleet};
 const REPORT: Duration = Duration::from_secs(60);
 /// Between two start-up checks of a hook that cannot be reached.
 const CHECK_PAUSE: Duration = Duration::from_secs(2);
+/// For the jobs in hand to be let go at the end.
+const LET_GO: Duration = Duration::from_secs(2);
 
 /// Arguments of `worker`.
 #[derive(Debug, Args)]
@@ -222,6 +224,7 @@ async fn jobs(one: &Served, stop: &CancellationToken) {
         one.fleet.health().pulse(Foreman::NAME, Foreman::LONGEST),
     );
     tokio::join!(net, relay, foreman);
+    one.wheel.let_go(LET_GO).await;
 }
 
 /// Waits for a hook that is away: it could close nothing, and other wheels are served meanwhile.

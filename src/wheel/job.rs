@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
+
 use super::{Wheel, keys, reply, script};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -102,6 +104,8 @@ impl Wheel {
         self.take_job_since(keys, name, runner, lease, &since).await
     }
 
+    /// Takes a job in a task of its own: a caller that is dropped on the way, because its worker drains, must not leave the job with
+    /// nobody who knows of it until the lease ends.
     async fn take_job_since(
         &self,
         keys: [String; 2],
@@ -110,10 +114,29 @@ impl Wheel {
         lease: Duration,
         since: &str,
     ) -> Result<Taken> {
+        let (told, taken) = oneshot::channel();
+        let (wheel, runner, since) = (self.clone(), runner.to_owned(), since.to_owned());
+        self.inner.releases.spawn(async move {
+            let taken = wheel.take_job_whole(keys, name, runner, lease, &since).await;
+            // Where nobody waits for it any more, the job is dropped here, and so let go.
+            drop(told.send(taken));
+        });
+        let ended = |_| Error::Overtaken(format!("job {name} is not taken: the process ends"));
+        taken.await.map_err(ended)?
+    }
+
+    async fn take_job_whole(
+        &self,
+        keys: [String; 2],
+        name: &'static str,
+        runner: String,
+        lease: Duration,
+        since: &str,
+    ) -> Result<Taken> {
         let asked_at = Instant::now();
         let attempted = format!("take job {name} of wheel {}", self.name());
         let args = |cmd: &mut redis::Cmd| {
-            cmd.arg(TAKE).arg(runner).arg(micros(lease)).arg(since);
+            cmd.arg(TAKE).arg(&runner).arg(micros(lease)).arg(since);
         };
         let value = self.store().run(&script::JOB, &keys, args, &attempted).await?;
         let mut reply = reply::Reply::array("job", value)?;
@@ -132,7 +155,7 @@ impl Wheel {
                     wheel: self.clone(),
                     name,
                     keys,
-                    runner: runner.to_owned(),
+                    runner,
                     lease,
                     fence,
                     began_at: now,
@@ -188,6 +211,14 @@ impl Wheel {
         let mut cmd = redis::cmd("HSET");
         cmd.arg(&job_keys(self, name)[0]).arg("asked").arg(now_us);
         self.store().command(&cmd, &format!("ask for job {name} of wheel {}", self.name())).await.map(drop)
+    }
+
+    /// Waits until the jobs that were dropped on the way are let go, for `patience` at most: a process that ended before would make the
+    /// next runner wait for the end of their leases.
+    pub async fn let_go(&self, patience: Duration) {
+        let releases = &self.inner.releases;
+        releases.close();
+        let _ = tokio::time::timeout(patience, releases.wait()).await;
     }
 }
 
@@ -269,7 +300,8 @@ impl Job {
 }
 
 impl Drop for Job {
-    /// A run that is dropped on the way, because its worker drains, lets the job go in the background where it can; else its lease ends.
+    /// A run that is dropped on the way, because its worker drains, lets the job go in the background ([`Wheel::let_go`] waits for that);
+    /// where it cannot, its lease ends.
     fn drop(&mut self) {
         if self.is_over.load(Ordering::Relaxed) {
             return;
@@ -287,7 +319,7 @@ impl Drop for Job {
             trusted_until: Mutex::new(Instant::now()),
             is_over: AtomicBool::new(true),
         };
-        runtime.spawn(async move { rest.release(&[]).await });
+        self.wheel.inner.releases.spawn_on(async move { rest.release(&[]).await }, &runtime);
     }
 }
 

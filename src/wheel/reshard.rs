@@ -172,8 +172,7 @@ impl Wheel {
             front[1] = format!("moving to {}", to.get());
         }
         let keys = shards.all().map(|shard| keys::of_shard(settings.name.as_str(), shard)).collect();
-        let inner = super::Inner { store: self.store().clone(), settings, keys, front };
-        Self { inner: std::sync::Arc::new(inner) }
+        Self::of_parts(self.store().clone(), settings, keys, front)
     }
 
     async fn mark(&self, shard: Shard) -> Result<()> {

@@ -1,12 +1,11 @@
 //! The self-test: every script path once, on a scratch shard of the worker's own, with the program's own Redis user. A right that is
 //! missing is met here and not in the middle of a live shard's script.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::answer::Settled;
 use super::claim::{Ask, Settlement, What};
-use super::{Inner, Wheel, front, keys};
+use super::{Wheel, front, keys};
 use crate::deadline::{Cause, Deadline, DueAt, Id, Note, OnConflict, Outcome, Payload};
 use crate::error::{Error, Result, StoreKind};
 use crate::shard::{Shard, ShardCount};
@@ -37,7 +36,7 @@ impl Wheel {
         settings.hold_max_total = Duration::from_secs(3600);
         let front = front(&settings, "");
         let keys = vec![keys::of_shard(&format!("~{worker}"), Shard(0))];
-        Self { inner: Arc::new(Inner { store: self.store().clone(), settings, keys, front }) }
+        Self::of_parts(self.store().clone(), settings, keys, front)
     }
 
     async fn every_path(&self) -> Result<()> {
