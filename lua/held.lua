@@ -1,7 +1,7 @@
 -- held: what the wheel knows of many ids, a letter for each.
 -- ARGV 8 count (1 to 500) | id...
--- Returns one text: s scheduled, l leased, d dead, e ended and still remembered, a absent, in the order of the ids. O(count).
---   Writes nothing.
+-- Returns one text: s scheduled, p scheduled and due, but in no place, l leased, d dead, e ended and still remembered, a absent, in
+--   the order of the ids. O(count). Writes nothing.
 local refusal = open()
 if refusal then return refusal end
 local n = whole(ARGV[FIRST], 500)
@@ -20,7 +20,9 @@ for i = 1, n do
   elseif dead[i] then
     letters[i] = 'd'
   elseif bodies[i] then
-    letters[i] = 's'
+    -- What is not due yet may wait for the structural scan; what is due and in no slot would wait for ever.
+    local cause, level, _, _, _, next_at = header_of(bodies[i])
+    letters[i] = (not cause or next_at > now or in_slot(level, next_at, ids[i])) and 's' or 'p'
   else
     letters[i] = outcome_of(past[i]) and 'e' or 'a'
   end

@@ -84,6 +84,9 @@ pub const REBUILD: &str = "rebuild";
 /// Every job that a wheel may have.
 pub const JOBS: [&str; 4] = ["feed", "sweep", REBUILD, "reconcile"];
 
+/// The structural scan, which mends what it finds.
+pub const SCAN: &str = "scan";
+
 /// The dry run of a sweep, which only runs where somebody asks for it.
 pub const PREVIEW: &str = "sweep_preview";
 

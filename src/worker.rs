@@ -50,7 +50,7 @@ use crate::hook::Hook;
 use crate::metrics::Metrics;
 use crate::shard::Shard;
 use crate::wheel::Wheel;
-use alarm::Alarm;
+pub(crate) use alarm::Alarm;
 use clock_guard::ClockReader;
 use executor::Executor;
 use heartbeat::Leases;
@@ -193,7 +193,8 @@ impl Worker {
             },
         );
         services.spawn(self.driven(roster, &end));
-        let janitor = janitor::Janitor::new(wheel(), self.tally.clone(), self.measures.clone());
+        let janitor =
+            janitor::Janitor::new(wheel(), self.tally.clone(), self.measures.clone(), self.token.clone());
         services.spawn(self.driven(janitor, &end));
         if let Some(purse) = &limits.purse {
             services.spawn(self.driven(rate::Purser(purse.clone()), &end));

@@ -260,6 +260,30 @@ async fn a_runner_that_is_killed_is_replaced_within_a_lease_and_the_two_make_one
     workers.remove(0).drain().await;
 }
 
+/// DW-045: the orders of a worker that died, and Redis has lost the set of their leases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orders_in_hand_whose_leases_redis_lost_are_put_back_and_closed() {
+    let server = RedisServer::start(RedisOptions::default());
+    let shop = Shop::open(Kind::Sqlite, 1).await;
+    shop.orders(1..=10, -60_000, &[]).await;
+    let fleet = Fleet::new(&server, &Plan::new(server.url()).closing(&shop).net(SWEEP).shards(1)).await;
+    let mut victim = fleet.start_doomed("after_claim");
+    victim.ended(LONG_PATIENCE).await;
+    let leases = format!("dw1:{{{}.0}}:leases", fleet.wheel.name());
+    let held = server.command::<u64>(&["ZCARD", &leases]);
+    assert!(held > 0, "it died with orders in hand");
+    server.command::<u64>(&["DEL", &leases]);
+    let worker = fleet.start();
+    let all_closed = async || {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        (shop.count("FROM orders WHERE status = 'closed'").await == 10).then_some(())
+    };
+    eventually(LONG_PATIENCE, all_closed).await;
+    shop.balance().await;
+    worker.drain().await;
+    assert!(fleet.wheel.verify(false).await.unwrap().findings.is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_drains_lets_its_sweep_go_at_once() {
     let slow = "[wheel.WHEEL.sweep]\nevery = \"1s\"\nrebuild = false\npage = 10\nrows_per_second = 10\n";

@@ -1,8 +1,10 @@
 //! `duewheel bench`: measures this Redis with this program. One object of figures, and the options they were measured with.
 
 mod figures;
+mod firing;
 mod judge;
 mod load;
+mod ticks;
 
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ use load::Load;
                   drain: the same, then one worker with a hook that does nothing closes them all through poller, executor and \
                   settle, every id checked; beside it the raw floor, the same movement of data in bare Lua.\nlateness: deadlines \
                   come due at --rate for --seconds, whatever the worker does (open loop); lateness is hook start minus due_at by \
-                  Redis's clock.\n\nOther load on Redis or on this machine is measured, too. Figures of Redis's processor time are \
+                  Redis's clock; beside it the raw floor again, and how much time the host took from this machine.\n\nOther load on Redis or on this machine is measured, too. Figures of Redis's processor time are \
                   those of its main thread.",
     after_help = "Examples:\n  duewheel bench                                all three, on an empty Redis of its own\n  duewheel bench \
                   lateness --rate 2000 --seconds 30\n  duewheel bench drain --count 1000000 --json"
@@ -143,6 +145,8 @@ async fn measure(args: &Bench, wheel: &Wheel, config: &WheelConfig, output: &Out
         wheel.format().await?;
         output.note(&format!("lateness at {}/s", args.rate));
         load.lateness(args.rate, args.seconds, args.pending, config, &mut figures).await?;
+        output.note("the same on the raw floor");
+        load.floor_lateness(args.rate, args.seconds, config.worker.claim_batch, &mut figures).await?;
     }
     Ok(figures)
 }

@@ -77,24 +77,35 @@ impl<'a> Floor<'a> {
     /// Claims and settles all that is due; answers how many that were.
     pub async fn drain(&self, limit: usize) -> Result<u64> {
         let shard = |shard| async move {
-            let keys = ["due", "leases", "bodies"].map(|name| self.key(shard, name));
             let mut closed = 0;
             loop {
-                let claimed = self.run(CLAIM, &keys, &[limit.to_string().into_bytes()]).await?;
-                let mut claimed = reply::Reply::array("floor", claimed)?;
-                if claimed.len() == 0 {
+                let ids = self.claim(shard, limit).await?;
+                if ids.is_empty() {
                     return Ok::<u64, crate::error::Error>(closed);
                 }
-                let mut ids = reply::Reply::array("floor", claimed.value()?)?;
-                let mut args = Vec::with_capacity(ids.len());
-                while ids.len() > 0 {
-                    args.push(ids.bytes()?);
-                }
-                self.run(SETTLE, &keys[1..], &args).await?;
-                closed += args.len() as u64;
+                self.settle(shard, &ids).await?;
+                closed += ids.len() as u64;
             }
         };
         Ok(try_join_all(self.shards.all().map(shard)).await?.into_iter().sum())
+    }
+
+    /// Claims what is due in a shard, `limit` at most; answers the ids.
+    pub async fn claim(&self, shard: Shard, limit: usize) -> Result<Vec<Vec<u8>>> {
+        let keys = ["due", "leases", "bodies"].map(|name| self.key(shard, name));
+        let claimed = self.run(CLAIM, &keys, &[limit.to_string().into_bytes()]).await?;
+        let mut claimed = reply::Reply::array("floor", claimed)?;
+        if claimed.len() == 0 {
+            return Ok(Vec::new());
+        }
+        let mut ids = reply::Reply::array("floor", claimed.value()?)?;
+        (0..ids.len()).map(|_| ids.bytes()).collect()
+    }
+
+    /// Settles what was claimed.
+    pub async fn settle(&self, shard: Shard, ids: &[Vec<u8>]) -> Result<()> {
+        let keys = ["leases", "bodies"].map(|name| self.key(shard, name));
+        self.run(SETTLE, &keys, ids).await.map(|_| ())
     }
 
     /// Removes what is left.

@@ -2,13 +2,14 @@
 
 use futures_util::future::join_all;
 
-use super::{MAX_BATCH, Wheel, reply, script};
+use super::{MAX_BATCH, SCAN, Wheel, reply, script};
 use crate::deadline::{Id, State};
 use crate::error::{Error, Result, StoreKind};
 use crate::shard::Shard;
 
 impl Wheel {
-    /// Where each id is, in the order of the ids. A shard without meta knows nothing of any id, and is formatted on the way.
+    /// Where each id is, in the order of the ids. A shard without meta knows nothing of any id, and is formatted on the way. Where one is
+    /// due and in no place, as when a set of Redis was deleted or evicted, a structural scan is asked for: it puts it back.
     pub async fn held(&self, ids: &[&Id]) -> Result<Vec<State>> {
         let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); usize::from(self.shards().get())];
         for (at, id) in ids.iter().enumerate() {
@@ -46,8 +47,12 @@ impl Wheel {
             other => other?,
         };
         let letters = reply::bytes("held", value)?;
+        if letters.contains(&b'p') {
+            tracing::error!(wheel = %self.name(), %shard, "deadlines are due and in no place: a scan is asked for");
+            self.ask_for_job(SCAN).await?;
+        }
         let states = letters.iter().map(|letter| match letter {
-            b's' => Ok(State::Scheduled),
+            b's' | b'p' => Ok(State::Scheduled),
             b'l' => Ok(State::Leased),
             b'd' => Ok(State::Dead),
             b'e' => Ok(State::Ended),

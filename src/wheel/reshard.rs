@@ -154,7 +154,7 @@ impl Wheel {
         ] {
             cmd.arg(keys::of_wheel(self.name(), name));
         }
-        for job in JOBS.into_iter().chain([super::BULK, super::PREVIEW]) {
+        for job in JOBS.into_iter().chain([super::BULK, super::PREVIEW, super::SCAN]) {
             cmd.arg(&super::job::job_keys(self, job)[..]);
         }
         self.store().command(&cmd, "remove the wheel's records").await?;

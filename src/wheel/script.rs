@@ -164,7 +164,13 @@ script!(
     false,
     ["number", "shard", "header", "slot", "place", "ended"]
 );
-script!(HELD, "held", " flags=no-writes,allow-oom", false, ["number", "shard", "header", "ended"]);
+script!(
+    HELD,
+    "held",
+    " flags=no-writes,allow-oom",
+    false,
+    ["number", "shard", "header", "slot", "place", "ended"]
+);
 script!(LIST, "list", " flags=no-writes,allow-oom", false, ["number", "shard", "header", "slot"]);
 script!(
     ENDED_PAGE,

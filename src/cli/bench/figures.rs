@@ -4,6 +4,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::Bench;
+use super::ticks::Ticks;
 use crate::config::WheelConfig;
 use crate::wheel::Wheel;
 
@@ -28,6 +29,8 @@ pub struct Figures {
     pub floor_us_per_deadline: Option<f64>,
     /// Hook start minus due_at by Redis's clock.
     pub lateness_ms: Option<Lateness>,
+    /// The same for the bare movement of data: the answer of the claim minus the moment.
+    pub floor_lateness_ms: Option<Lateness>,
     /// Hooks called before the moment.
     pub early: u64,
     /// Deadlines whose hook was never called.
@@ -49,14 +52,26 @@ pub struct Lateness {
     pub p999: f64,
     /// All.
     pub max: f64,
+    /// How much of the machine's processor time its host took away meanwhile, in percent; absent where the system does not say.
+    pub stolen_percent: Option<f64>,
 }
 
 impl Lateness {
-    /// From a histogram of microseconds.
-    pub fn of(histogram: &Histogram<u64>) -> Self {
+    /// From a histogram of microseconds, and the ticks as they stood at its beginning.
+    pub fn of(histogram: &Histogram<u64>, since: Option<Ticks>) -> Self {
         let ms = |us: u64| f64::from(u32::try_from(us).unwrap_or(u32::MAX)) / 1000.0;
+        let stolen = |since: Ticks| Some(since.stolen_percent_until(Ticks::read()?));
+        let stolen_percent = since.and_then(stolen).map(|percent| (percent * 100.0).round() / 100.0);
         let at = |quantile| ms(histogram.value_at_quantile(quantile));
-        Self { p50: at(0.5), p99: at(0.99), p999: at(0.999), max: ms(histogram.max()) }
+        Self { p50: at(0.5), p99: at(0.99), p999: at(0.999), max: ms(histogram.max()), stolen_percent }
+    }
+
+    /// For people.
+    fn show(self) -> String {
+        let Self { p50, p99, p999, max, .. } = self;
+        let stolen =
+            self.stolen_percent.map(|percent| format!(" (host took {percent:.1} %)")).unwrap_or_default();
+        format!("p50 {p50:.2} ms, p99 {p99:.2} ms, p99.9 {p999:.2} ms, max {max:.2} ms{stolen}")
     }
 }
 
@@ -106,6 +121,7 @@ impl Figures {
             redis_us_per_deadline: None,
             floor_us_per_deadline: None,
             lateness_ms: None,
+            floor_lateness_ms: None,
             early: 0,
             lost: 0,
             twice: 0,
@@ -132,10 +148,8 @@ impl Figures {
         row("memory of an end", self.bytes_per_ended.map(|n| format!("{n} bytes")));
         row("Redis time of a deadline", self.redis_us_per_deadline.map(|us| format!("{us:.1} us")));
         row("raw floor", self.floor_us_per_deadline.map(|us| format!("{us:.1} us")));
-        let lateness = self.lateness_ms.map(|l| {
-            format!("p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms, max {:.2} ms", l.p50, l.p99, l.p999, l.max)
-        });
-        row("lateness", lateness);
+        row("lateness", self.lateness_ms.map(Lateness::show));
+        row("lateness, raw floor", self.floor_lateness_ms.map(Lateness::show));
         row("early, lost, twice", Some(format!("{}, {}, {}", self.early, self.lost, self.twice)));
         if self.options.debug_build {
             row("build", Some("debug: figures of a release build are several times better".to_owned()));

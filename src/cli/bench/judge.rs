@@ -69,17 +69,30 @@ impl Judge {
         self.lateness.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    fn note(&self, leases: &[Lease]) {
+    /// Whether it was asked about this one.
+    pub fn has_seen(&self, number: u64) -> bool {
+        let seen = usize::try_from(number).ok().and_then(|n| self.seen.get(n));
+        seen.is_some_and(|seen| seen.load(Ordering::Relaxed) > 0)
+    }
+
+    /// The instant of this process at which Redis's clock shows `millis`, never before it.
+    pub fn instant(&self, millis: u64) -> Instant {
+        let ahead = (millis * 1000).saturating_sub(self.clock.there_us);
+        self.clock.here + Duration::from_micros(ahead) + self.clock.doubt
+    }
+
+    /// Asked now about deadlines of (number, due_at in milliseconds).
+    pub fn note(&self, asked: impl Iterator<Item = (u64, u64)>) {
         let now = self.clock.at(Instant::now());
         let doubt = u64::try_from(self.clock.doubt.as_micros()).unwrap_or(0);
         let mut lateness = self.lateness.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for lease in leases {
-            let due = lease.due_at.as_millis() * 1000;
+        for (number, due_ms) in asked {
+            let due = due_ms * 1000;
             lateness.saturating_record(now.saturating_sub(due).max(1));
             if now + doubt < due {
                 self.early.fetch_add(1, Ordering::Relaxed);
             }
-            if let Some(seen) = number(lease.id.as_str()).and_then(|n| self.seen.get(n)) {
+            if let Some(seen) = usize::try_from(number).ok().and_then(|n| self.seen.get(n)) {
                 seen.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -91,13 +104,16 @@ pub fn id(number: u64) -> String {
     format!("bench-{number:014}")
 }
 
-fn number(id: &str) -> Option<usize> {
+/// The number in such an id.
+pub fn number(id: &str) -> Option<u64> {
     id.strip_prefix("bench-")?.parse().ok()
 }
 
 impl Hook for Judge {
     fn judge<'a>(&'a self, _: &'a WheelName, leases: &'a [Lease]) -> BoxFuture<'a, Vec<Verdict>> {
-        self.note(leases);
+        self.note(
+            leases.iter().filter_map(|lease| Some((number(lease.id.as_str())?, lease.due_at.as_millis()))),
+        );
         Box::pin(async { vec![Verdict::Closed; leases.len()] })
     }
 

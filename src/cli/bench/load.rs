@@ -1,4 +1,4 @@
-//! The load: placing, closing, the raw floor, and deadlines that come due at a rate.
+//! The load: placing, closing, and the raw floor of both.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 use tokio_util::sync::CancellationToken;
 
-use super::figures::{Figures, Lateness};
-use super::judge::{Judge, RedisClock, id};
+use super::figures::Figures;
+use super::judge::{Judge, id};
 use crate::clock::Moment;
 use crate::config::WheelConfig;
 use crate::deadline::{Cause, Deadline, DueAt, Id, OnConflict, Payload};
@@ -21,15 +21,13 @@ use crate::worker::Worker;
 const BATCH: u64 = 8000;
 /// Windows of a shop: deadlines lie over half an hour.
 const SPREAD_MS: u64 = 30 * 60 * 1000;
-/// Before the first deadline of a lateness run comes due, so that placing is over.
-const LEAD: Duration = Duration::from_secs(3);
 /// A drain that does not move for so long has lost something.
 const STALL: Duration = Duration::from_secs(60);
 
 /// Loads one wheel.
 pub struct Load {
-    wheel: Wheel,
-    payload: Payload,
+    pub(super) wheel: Wheel,
+    pub(super) payload: Payload,
     callers: usize,
 }
 
@@ -57,7 +55,7 @@ impl Load {
     }
 
     /// Places `count` deadlines numbered from `first`, with the moment that `due_at` gives each.
-    async fn place(&self, first: u64, count: u64, due_at: impl Fn(u64) -> DueAt) -> Result<()> {
+    pub(super) async fn place(&self, first: u64, count: u64, due_at: impl Fn(u64) -> DueAt) -> Result<()> {
         self.side_by_side(count, async |numbers| {
             let batch: Vec<_> =
                 numbers.map(|n| self.deadline(first + n, due_at(n))).collect::<Result<_>>()?;
@@ -72,7 +70,11 @@ impl Load {
     }
 
     /// Calls `batch` for parts of `0..count`, by all callers.
-    async fn side_by_side(&self, count: u64, batch: impl AsyncFn(Range<u64>) -> Result<()>) -> Result<()> {
+    pub(super) async fn side_by_side(
+        &self,
+        count: u64,
+        batch: impl AsyncFn(Range<u64>) -> Result<()>,
+    ) -> Result<()> {
         let next = AtomicU64::new(0);
         let caller = || async {
             loop {
@@ -118,7 +120,7 @@ impl Load {
     }
 
     /// Runs the worker until `count` are settled; answers how long that took.
-    async fn work(&self, worker: &Worker, count: u64, began: Instant) -> Result<Duration> {
+    pub(super) async fn work(&self, worker: &Worker, count: u64, began: Instant) -> Result<Duration> {
         let stop = CancellationToken::new();
         let tally = worker.tally();
         let watch = async {
@@ -140,17 +142,22 @@ impl Load {
         if drained.clean { Ok(elapsed) } else { Err(Error::Hook("the worker did not drain".to_owned())) }
     }
 
-    fn check_books(&self, judge: &Judge, figures: &mut Figures) {
+    pub(super) fn check_books(&self, judge: &Judge, figures: &mut Figures) {
         let (lost, twice) = judge.lost_and_twice();
         figures.lost += lost;
         figures.twice += twice;
         figures.early += judge.early();
     }
 
+    /// A floor on keys that are nobody else's.
+    pub(super) fn bare(&self) -> Floor<'_> {
+        let token = uuid::Uuid::new_v4().simple().to_string();
+        Floor::new(self.wheel.store(), self.wheel.shards(), &token)
+    }
+
     /// The same movement of data in bare Lua, in batches of the same size.
     pub async fn floor(&self, count: u64, claim_batch: usize, figures: &mut Figures) -> Result<()> {
-        let token = uuid::Uuid::new_v4().simple().to_string();
-        let floor = Floor::new(self.wheel.store(), self.wheel.shards(), &token);
+        let floor = self.bare();
         let now = self.wheel.now().await?.as_millis();
         let (before, _) = self.wheel.store().spent().await?;
         let began = Instant::now();
@@ -175,71 +182,9 @@ impl Load {
         figures.floor_us_per_deadline = Some(micros_each(after.saturating_sub(before), count));
         Ok(())
     }
-
-    /// Deadlines that come due evenly at a rate, beside others of the far future.
-    pub async fn lateness(
-        &self,
-        rate: u64,
-        seconds: Duration,
-        pending: u64,
-        config: &WheelConfig,
-        figures: &mut Figures,
-    ) -> Result<()> {
-        const DAY_MS: u64 = 86_400_000;
-        let count = rate * u64::try_from(seconds.as_millis()).unwrap_or(u64::MAX) / 1000;
-        self.place(count, pending, |_| DueAt::After(Duration::from_millis(DAY_MS + fastrand::u64(..DAY_MS))))
-            .await?;
-        if pending > 0 {
-            self.wait_for_the_disk().await?;
-        }
-        let judge = Arc::new(Judge::new(count, self.clock().await?)?);
-        // Placing 50,000 a second is the slowest that still keeps the lead.
-        let lead = LEAD + Duration::from_millis(count / 50);
-        let first = self.wheel.now().await?.plus(lead).as_millis();
-        self.place(0, count, |n| at(first + n * 1000 / rate)).await?;
-        let worker = Worker::new(self.wheel.clone(), judge.clone(), config.worker.clone())?;
-        if self.wheel.now().await?.as_millis() >= first {
-            return Err(Error::Hook("placing took longer than its lead; choose a lower --rate".to_owned()));
-        }
-        self.work(&worker, count, Instant::now()).await?;
-        figures.lateness_ms = Some(Lateness::of(&judge.lateness()));
-        self.check_books(&judge, figures);
-        Ok(())
-    }
-
-    /// What placing has written is on its way to the disk for a while, and would be measured as lateness: waits until Redis had its log
-    /// synced for five seconds in a row, at most a minute.
-    async fn wait_for_the_disk(&self) -> Result<()> {
-        let mut quiet = 0;
-        for _ in 0..60 {
-            let facts = self.wheel.store().facts().await?;
-            let is_behind = facts.field("aof_pending_bio_fsync").is_some_and(|pending| pending != "0");
-            quiet = if is_behind { 0 } else { quiet + 1 };
-            if quiet == 5 {
-                break;
-            }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-        Ok(())
-    }
-
-    /// Redis's clock, from the quickest of some looks.
-    async fn clock(&self) -> Result<RedisClock> {
-        let mut best: Option<RedisClock> = None;
-        for _ in 0..100 {
-            let sent = Instant::now();
-            let there_us = self.wheel.store().time_us().await?;
-            let trip = sent.elapsed();
-            let doubt = trip / 2;
-            if best.is_none_or(|b| doubt < b.doubt) {
-                best = Some(RedisClock { here: sent + doubt, there_us, doubt });
-            }
-        }
-        best.ok_or_else(|| Error::Hook("redis's clock could not be read".to_owned()))
-    }
 }
 
-fn at(millis: u64) -> DueAt {
+pub(super) fn at(millis: u64) -> DueAt {
     DueAt::Moment(Moment::EPOCH.plus(Duration::from_millis(millis)))
 }
 
