@@ -58,7 +58,7 @@ fn main() {
             limits: Limits::default(),
         };
         let stop = CancellationToken::new();
-        let api = Api::new([wheel.clone()], &settings, stop.clone());
+        let api = Api::new([wheel.clone()], &settings, &duewheel::metrics::Metrics::new(), stop.clone());
         let server = Server::bind("listen", settings.listen, settings.limits.clone()).await.unwrap();
         let address = server.address();
         tokio::spawn(server.run(api.router(), stop.clone()));

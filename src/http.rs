@@ -20,6 +20,7 @@ mod gate;
 #[cfg(feature = "cli")]
 pub mod health;
 mod jobs;
+mod measures;
 mod movement;
 mod openapi;
 mod operation;
@@ -43,11 +44,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::middleware::from_fn_with_state;
 use axum::routing::on;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::Metrics;
 use door::Door;
+use measures::Measures;
 pub use openapi::document;
 use operation::Operation;
 pub use seat::{Seat, Working};
@@ -73,6 +77,7 @@ pub struct Api {
     document: axum::body::Bytes,
     /// What every path begins with, for who reaches this server through a proxy: nothing, or `/duewheel`.
     base_path: String,
+    measures: Measures,
     /// Whether it speaks TLS itself.
     #[cfg_attr(not(feature = "page"), expect(dead_code, reason = "only the page's cookies ask"))]
     is_tls: bool,
@@ -82,10 +87,11 @@ pub struct Api {
 }
 
 impl Api {
-    /// Serves these wheels. `stop` ends the event streams, which would go on for ever. Needs a tokio runtime.
+    /// Serves these wheels, counting into `metrics`. `stop` ends the event streams, which would go on for ever. Needs a tokio runtime.
     pub fn new(
         wheels: impl IntoIterator<Item = impl Into<ServedWheel>>,
         settings: &HttpSettings,
+        metrics: &Metrics,
         stop: CancellationToken,
     ) -> Arc<Self> {
         let door = |one: ServedWheel| (one.wheel.name().as_str().to_owned(), Arc::new(Door::new(one)));
@@ -98,6 +104,7 @@ impl Api {
             stop,
             document: document().into(),
             base_path: settings.base_path.clone(),
+            measures: Measures::new(metrics),
             is_tls: settings.tls.is_some(),
             #[cfg(feature = "page")]
             page: page::Desk::of(doors.keys()),
@@ -131,7 +138,8 @@ impl Api {
         let router = page::routes(router, &self.base_path);
         #[cfg(not(feature = "page"))]
         let router = router.fallback(gate::lost).method_not_allowed_fallback(gate::wrong_method);
-        let router = router.with_state(self.clone());
+        let measured = from_fn_with_state(self.measures.clone(), measures::measure);
+        let router = router.layer(measured).with_state(self.clone());
         // A proxy may or may not take the base path off: both are answered.
         if self.base_path.is_empty() { router } else { router.clone().nest(&self.base_path, router) }
     }

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 /// How long a test waits for something that has no time limit of its own. Far above what an idle machine needs, so that a loaded one
 /// does not fail a promise that says nothing about time.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `look` answers something, asking every few milliseconds; fails the test when `timeout` passes first.
 pub async fn eventually<T, F, Fut>(timeout: Duration, mut look: F) -> T

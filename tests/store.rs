@@ -313,7 +313,7 @@ async fn a_lost_reply_is_an_unknown_outcome_and_the_repeat_tells_the_truth() {
 #[tokio::test]
 async fn a_half_open_connection_is_noticed_by_the_time_limit_and_replaced() {
     let server = RedisServer::start(RedisOptions::default());
-    let timeout = Duration::from_millis(300);
+    let timeout = Duration::from_secs(1);
     let (proxy, wheel) = behind_proxy(&server, timeout).await;
     proxy.swallow(Way::Down);
     let began = Instant::now();

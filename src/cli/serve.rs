@@ -61,10 +61,11 @@ pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outc
         Some(_) => vec![context.wheel_config()?],
         None => context.config.wheels.iter().collect(),
     };
-    let _answering = super::probes::answer(context, Probes::new(metrics.clone(), Vec::new())).await?;
+    let stop = CancellationToken::new();
+    let probes = Probes::of_server(metrics.clone(), stop.clone());
+    let _answering = super::probes::answer(context, probes).await?;
     let wheels =
         configs.into_iter().map(|config| Wheel::new(store.clone(), config.wheel.clone())).collect::<Vec<_>>();
-    let stop = CancellationToken::new();
     for wheel in &wheels {
         tokio::spawn(drive(Foreman::new(wheel.clone()), stop.clone()));
     }
@@ -74,7 +75,7 @@ pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outc
             tokio::spawn(drive(Meter::new(wheel.clone(), &metrics), stop.clone()));
         }
     }
-    let (service, mut answering) = Service::start(context, wheels, &stop).await?;
+    let (service, mut answering) = Service::start(context, wheels, &metrics, &stop).await?;
     let mut supervisor = Supervisor::of_process();
     let status = format!("serving http on {}", context.config.http.listen);
     supervisor.ready(&status);
@@ -149,6 +150,7 @@ impl Service {
     pub async fn start(
         context: &Context,
         wheels: impl IntoIterator<Item = Wheel>,
+        metrics: &Metrics,
         stop: &CancellationToken,
     ) -> Result<(Self, JoinHandle<()>), Failure> {
         let settings = &context.config.http;
@@ -165,7 +167,7 @@ impl Service {
         tracing::info!(%address, tls = tls.is_some(), tokens = guarded, "listening");
         let shown = settings_in_force(&context.config);
         let served = wheels.into_iter().map(|wheel| served(&context.config, wheel, &shown));
-        let api = Api::new(served, settings, stop.clone());
+        let api = Api::new(served, settings, metrics, stop.clone());
         let answering = tokio::spawn(server.run(api.router(), stop.clone()));
         Ok((Self { api, tls }, answering))
     }

@@ -77,7 +77,7 @@ struct Served {
 pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outcome {
     let metrics = Metrics::new();
     let served = served(context, &metrics)?;
-    let probes = Probes::new(metrics, served.iter().map(|one| one.fleet.health()).collect());
+    let probes = Probes::new(metrics.clone(), served.iter().map(|one| one.fleet.health()).collect());
     let _answering = super::probes::answer(context, probes).await?;
     #[cfg(feature = "otlp")]
     let exporter = crate::telemetry::Exporter::start().map_err(Failure::Usage)?;
@@ -99,7 +99,9 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
     supervisor.ready(&serving(&served));
     let tallies: Vec<Arc<Tally>> = served.iter().map(|one| one.fleet.tally()).collect();
     let service = match &args.listen {
-        Some(_) => Some(Service::start(context, served.iter().map(|one| one.wheel.clone()), &stop).await?),
+        Some(_) => {
+            Some(Service::start(context, served.iter().map(|one| one.wheel.clone()), &metrics, &stop).await?)
+        }
         None => None,
     };
     let work = join_all(served.iter().map(|one| serve(one, context, !args.until_idle, stop.clone())));

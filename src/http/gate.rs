@@ -45,7 +45,9 @@ pub(super) async fn enter(api: Arc<Api>, operation: Operation, request: Request)
         status = response.status().as_u16(),
         "answered"
     );
-    dressed(response, &request_id, closes)
+    let mut response = dressed(response, &request_id, closes);
+    response.extensions_mut().insert(operation);
+    response
 }
 
 /// Answers a request for a path that there is not.

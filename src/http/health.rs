@@ -8,6 +8,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 use crate::worker::{Check, Health};
@@ -17,12 +18,24 @@ use crate::worker::{Check, Health};
 pub struct Probes {
     metrics: Metrics,
     workers: Vec<Arc<Health>>,
+    /// When a server without workers ends.
+    stop: Option<CancellationToken>,
 }
 
 impl Probes {
-    /// These metrics, and the health of these workers; a process without workers is ready while it answers.
+    /// These metrics, and the health of these workers.
     pub fn new(metrics: Metrics, workers: Vec<Arc<Health>>) -> Self {
-        Self { metrics, workers }
+        Self { metrics, workers, stop: None }
+    }
+
+    /// A process without workers: ready until `stop`, while it still answers what is in work.
+    pub fn of_server(metrics: Metrics, stop: CancellationToken) -> Self {
+        Self { metrics, workers: Vec::new(), stop: Some(stop) }
+    }
+
+    fn ending(&self) -> Option<Check> {
+        let is_ending = self.stop.as_ref()?.is_cancelled();
+        Some(Check { name: "serving".to_owned(), problem: is_ending.then(|| "draining".to_owned()) })
     }
 
     /// The routes.
@@ -41,7 +54,8 @@ async fn alive(State(probes): State<Probes>, RawQuery(query): RawQuery) -> Respo
 }
 
 async fn ready(State(probes): State<Probes>, RawQuery(query): RawQuery) -> Response {
-    answer("readyz", probes.workers.iter().flat_map(|worker| worker.ready()).collect(), query.as_deref())
+    let checks = probes.workers.iter().flat_map(|worker| worker.ready());
+    answer("readyz", checks.chain(probes.ending()).collect(), query.as_deref())
 }
 
 /// `ok`, or 503 and what is wrong; with `?verbose` every check on a line of its own.

@@ -1,6 +1,7 @@
 //! Every family that is measured: name, kind, unit, labels and meaning. docs/metrics.md is the same list for people; a test compares
 //! them.
 
+mod api;
 mod closing;
 mod jobs;
 mod limits;
@@ -8,6 +9,7 @@ mod process;
 mod server;
 mod wheel;
 
+pub use api::*;
 pub use closing::*;
 pub use jobs::*;
 pub use limits::*;
@@ -109,6 +111,9 @@ const SPANS: &[f64] =
 /// Calls to Redis.
 const CALLS: &[f64] = &[0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
 
+/// Requests over HTTP.
+const REQUESTS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
 macro_rules! describe {
     ($const:ident, $name:literal, $kind:expr, $unit:expr, $labels:expr, $scope:ident, $help:literal) => {
         #[doc = concat!("`", $name, "`: ", $help, ".")]
@@ -130,7 +135,7 @@ macro_rules! describe {
 use describe;
 
 /// All of them, in the order of docs/metrics.md.
-pub const ALL: [&Described; 65] = [
+pub const ALL: [&Described; 67] = [
     &LATENESS,
     &CLAIM_TO_COMMIT,
     &HOOK_DURATION,
@@ -190,6 +195,8 @@ pub const ALL: [&Described; 65] = [
     &REDIS_USED_MEMORY,
     &REDIS_MAX_MEMORY,
     &REDIS_CONNECTED_REPLICAS,
+    &HTTP_REQUESTS,
+    &HTTP_REQUEST_DURATION,
     &BUILD_INFO,
     &PROCESS_START_TIME,
     &PROCESS_CPU,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::stub::{Answer, Stub};
 use crate::rig::worker::{Fleet, Plan, soon};
-use crate::rig::{PATIENCE, eventually};
+use crate::rig::{PATIENCE, eventually, signal};
 
 use super::{get, unhurried, watched};
 
@@ -98,4 +98,41 @@ async fn a_server_says_how_the_wheel_stands_where_there_is_no_worker_to_say_it()
     assert_eq!(get(&address, "/readyz", "*/*").await.0, 200);
     serving.kill().unwrap();
     serving.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_ends_is_not_ready_while_it_answers_what_is_in_work_and_counts_what_it_answered() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let server = RedisServer::shared();
+    let fleet = Fleet::new(server, &unhurried(server).hook("kind", "\"log\"").shards(2)).await;
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (api, address) = (free(), free());
+    let mut serving = fleet.spawn_silent(&["serve", "--listen", &api, "--metrics", &address]);
+    turns(&address, "/readyz", 200, PATIENCE).await;
+    assert_eq!(get(&api, "/openapi.json", "*/*").await.0, 200);
+    assert_eq!(get(&api, "/v1/nowhere", "*/*").await.0, 404);
+    let scrape = super::scraped(&address).await;
+    let requests = |operation, status| {
+        scrape.sum("duewheel_http_requests_total", &[("operation", operation), ("status", status)])
+    };
+    assert_eq!((requests("openapi", "200"), requests("none", "404")), (1.0, 1.0));
+    assert_eq!(scrape.sum("duewheel_http_request_duration_seconds_count", &[("operation", "openapi")]), 1.0);
+
+    let mut request = tokio::net::TcpStream::connect(&api).await.unwrap();
+    let head = format!(
+        "PUT /v1/wheels/{}/deadlines/a HTTP/1.1\r\nhost: {api}\r\ncontent-type: application/json\r\ncontent-length: 11\r\n\r\n{{",
+        fleet.wheel.name()
+    );
+    request.write_all(head.as_bytes()).await.unwrap();
+    // The server reads in the order of arrival: once this one is answered, it has the head of the other.
+    assert_eq!(get(&api, "/openapi.json", "*/*").await.0, 200);
+    signal(serving.id(), "TERM");
+    let (_, body) = turns(&address, "/readyz", 503, PATIENCE).await;
+    assert!(body.contains("[-] serving: draining"), "{body}");
+    request.write_all(b"\"in\":\"9m\"}").await.unwrap();
+    let mut answer = vec![0; 512];
+    let count = request.read(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..count]).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    assert!(serving.wait().unwrap().success());
 }

@@ -28,7 +28,7 @@ async fn a_server_that_knows_the_orders_table_explains_an_order_by_it() {
     let server =
         duewheel::http::Server::bind("listen", settings.listen, settings.limits.clone()).await.unwrap();
     let address = server.address();
-    let api = Api::new([served], &settings, stop.clone());
+    let api = Api::new([served], &settings, &duewheel::metrics::Metrics::new(), stop.clone());
     let serving = tokio::spawn(server.run(api.router(), stop.clone()));
     let mut client = Client::connect(address).await;
     let path = |order: &str| format!("/v1/wheels/{}/deadlines/{order}/explain", wheel.name());

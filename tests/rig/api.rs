@@ -58,7 +58,7 @@ impl ApiServer {
             None => server,
         };
         let address = server.address();
-        let api = Api::new([wheel.clone()], &settings, stop.clone());
+        let api = Api::new([wheel.clone()], &settings, &duewheel::metrics::Metrics::new(), stop.clone());
         let serving = tokio::spawn(server.run(api.router(), stop.clone()));
         Self { address, wheel, api, stop, serving }
     }
