@@ -21,6 +21,7 @@ mod history;
 mod hour;
 mod incident;
 mod inspect;
+mod inspection;
 mod job;
 mod keys;
 mod measures;

@@ -1,11 +1,11 @@
-//! The reads: inspect, list, stats, forecast.
+//! The reads: list, stats, forecast.
 
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::sync::Semaphore;
 
-use super::answer::{Cursor, ForecastBucket, Inspection, Page, Row, Stats};
+use super::answer::{Cursor, ForecastBucket, Page, Row, Stats};
 use super::{Wheel, body, keys, reply, script};
 use crate::clock::Moment;
 use crate::deadline::{Id, State};
@@ -16,7 +16,7 @@ use crate::shard::Shard;
 const FORECASTS: usize = 2;
 
 /// What a shard without meta is worth to a reader: nothing is there.
-fn or_empty<T>(outcome: Result<T>, empty: impl FnOnce() -> T) -> Result<T> {
+pub(super) fn or_empty<T>(outcome: Result<T>, empty: impl FnOnce() -> T) -> Result<T> {
     match outcome {
         Err(Error::Store { kind: StoreKind::Unformatted, .. }) => Ok(empty()),
         other => other,
@@ -44,52 +44,6 @@ impl Wheel {
         }
         wheels.sort();
         Ok(wheels)
-    }
-
-    /// Everything known of one id.
-    pub async fn inspect(&self, id: &Id) -> Result<Inspection> {
-        let shard = self.shard_of(id);
-        let outcome = self.call(&script::INSPECT, shard, |cmd| {
-            cmd.arg(id.as_bytes());
-        });
-        let value = or_empty(outcome.await, || redis::Value::Nil)?;
-        if value == redis::Value::Nil {
-            let now = self.now().await?;
-            return Ok(Inspection {
-                state: State::Absent,
-                shard,
-                now,
-                entry: None,
-                lease_ends_at: None,
-                death: None,
-                ended: None,
-                paused: false,
-            });
-        }
-        let mut reply = reply::Reply::array("inspect", value)?;
-        let now = from_micros(reply.u64()?);
-        let state = match reply.word()?.as_str() {
-            "scheduled" => State::Scheduled,
-            "leased" => State::Leased,
-            "dead" => State::Dead,
-            "ended" => State::Ended,
-            _ => State::Absent,
-        };
-        let at = reply.word()?.parse::<u64>().unwrap_or(0);
-        let reason = reply.word()?;
-        let (stored, live) = (reply.bytes()?, reply.bytes()?);
-        let ended = body::decode_ended(&reply.bytes()?);
-        let paused = !reply.bytes()?.is_empty();
-        Ok(Inspection {
-            state,
-            shard,
-            now,
-            entry: body::decode_entry(id, &stored, &live, self.settings().slot_width),
-            lease_ends_at: (state == State::Leased).then(|| from_micros(at)),
-            death: (state == State::Dead).then(|| (Moment::EPOCH.plus(Duration::from_millis(at)), reason)),
-            ended,
-            paused,
-        })
     }
 
     /// One page of deadlines in one state between two moments, by time over all shards (ended ones: in no order).

@@ -295,7 +295,7 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
         Call::new("prune", &script::PRUNE, vec![Arg::Cursor("0".to_owned())]),
         Call::new("evict", &script::EVICT, vec![number(&2), text("far"), far, text("dead"), dead]),
         Call::new("heal", &script::HEAL, vec![word("body_without_place"), text("near"), text(""), word("1")]),
-        Call::new("inspect", &script::INSPECT, vec![text("near")]),
+        Call::new("inspect", &script::INSPECT, vec![number(&2), text("near"), text("unknown")]),
         Call::new("held", &script::HELD, vec![number(&3), text("near"), text("dead"), text("unknown")]),
         Call::new(
             "list",

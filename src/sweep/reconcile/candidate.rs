@@ -9,7 +9,7 @@ use crate::deadline::Id;
 /// Candidates that wait at the same time; more of them make a run wait for the oldest.
 const MOST: usize = 50_000;
 /// Candidates that are looked at again together.
-const BATCH: usize = 500;
+const BATCH: usize = 2000;
 /// Ids that are remembered so that none is reported twice.
 const REMEMBERED: usize = 200_000;
 

@@ -22,6 +22,12 @@ use crate::wheel::{Payment, Place};
 /// Ids of one read of the audit table.
 const AUDIT_PAGE: usize = 1000;
 
+/// Pages of a shard that are asked of the table together.
+const TOGETHER: usize = 4;
+
+/// Late payments that are recorded at once.
+const SIDE_BY_SIDE: usize = 16;
+
 /// A run on its way.
 pub(super) struct Run {
     pub(super) report: Reconciliation,
@@ -152,7 +158,13 @@ impl Reconcile {
         after: Option<&Place>,
     ) -> Result<(Moment, Vec<Row>, Option<Place>)> {
         let now = self.runner.wheel.now().await?;
-        let (rows, place) = self.runner.wheel.shard_page(shard, state, after).await?;
+        let (mut rows, mut place) = self.runner.wheel.shard_page(shard, state, after).await?;
+        for _ in 1..TOGETHER {
+            let Some(from) = &place else { break };
+            let (more, next) = self.runner.wheel.shard_page(shard, state, Some(from)).await?;
+            rows.extend(more);
+            place = next;
+        }
         Ok((now, rows, place))
     }
 
@@ -264,10 +276,12 @@ impl Reconcile {
 
     /// A payment after a close that the wheel remembers is an incident, as if `paid` had reported it now; one for each life of an order.
     async fn record_late(&self, found: &[Confirmed]) -> Result<()> {
-        let late = found.iter().filter(|one| one.class == Class::PaidAfterClose && closed(&one.seen));
-        for one in late {
-            let payment = Payment { id: one.id.clone(), paid_at: None, amount: None };
-            self.runner.wheel.paid(&payment, Duration::ZERO).await?;
+        let mut late = Vec::new();
+        for one in found.iter().filter(|one| one.class == Class::PaidAfterClose && closed(&one.seen)) {
+            late.push(Payment { id: one.id.clone(), paid_at: None, amount: None });
+        }
+        for some in late.chunks(SIDE_BY_SIDE) {
+            try_join_all(some.iter().map(|payment| self.runner.wheel.paid(payment, Duration::ZERO))).await?;
         }
         Ok(())
     }
@@ -289,7 +303,7 @@ impl Reconcile {
     }
 
     async fn inspect(&self, ids: &[&Id]) -> Result<Vec<Seen>> {
-        let looks = try_join_all(ids.iter().map(|id| self.runner.wheel.inspect(id))).await?;
+        let looks = self.runner.wheel.inspect_all(ids).await?;
         Ok(looks.iter().map(Seen::of_inspection).collect())
     }
 
