@@ -129,7 +129,25 @@ impl Database {
         for statement in &self.session {
             session.raw(statement.clone()).await.map_err(|f| f.during("session"))?;
         }
+        self.calm(&mut session).await?;
         Ok(session)
+    }
+
+    /// Lets the session wait for locks as long as it may again, after a hurried transaction. PostgreSQL and SQLite have nothing to do.
+    pub(super) async fn calm(&self, session: &mut Session) -> Result<(), Failure> {
+        if session.dialect() != Dialect::Mysql {
+            return Ok(());
+        }
+        let calm = format!("SET SESSION innodb_lock_wait_timeout = {}", self.lock_seconds(false));
+        session.raw(calm).await.map_err(|f| f.during("session"))
+    }
+
+    /// MariaDB's wait for a lock: whole seconds; not to wait at all is MariaDB's alone.
+    fn lock_seconds(&self, hurried: bool) -> u128 {
+        if hurried {
+            return u128::from(!self.is_mariadb.load(Ordering::Relaxed));
+        }
+        self.lock_timeout.as_millis().div_ceil(1000).max(1)
     }
 
     /// PostgreSQL is told at the start of each transaction instead ([`Database::begin`]).
@@ -175,25 +193,26 @@ impl Database {
         match session.dialect() {
             Dialect::Postgres => {
                 let lock = if hurried { HURRIED } else { self.lock_timeout };
-                let zone = self.zone.as_ref().map_or_else(String::new, |zone| {
-                    format!("; SET LOCAL TIME ZONE {}", zone.for_postgres())
-                });
                 let statement = self.statement_timeout.as_millis();
+                let mut limits = vec![
+                    ("statement_timeout", statement.to_string()),
+                    ("lock_timeout", lock.as_millis().to_string()),
+                    ("idle_in_transaction_session_timeout", (statement + 1000).to_string()),
+                ];
+                limits.extend(self.zone.as_ref().map(|zone| ("TimeZone", zone.for_postgres())));
+                // One statement for all of them: a close of one order has only six more.
+                let limits: Vec<String> = limits
+                    .iter()
+                    .map(|(name, value)| format!("pg_catalog.set_config('{name}', '{value}', true)"))
+                    .collect();
+                session.raw(format!("BEGIN; SELECT {}{also}", limits.join(", "))).await
+            }
+            Dialect::Mysql if hurried => {
                 session
-                    .raw(format!(
-                        "BEGIN; SET LOCAL statement_timeout = {statement}; SET LOCAL lock_timeout = {}; \
-                         SET LOCAL idle_in_transaction_session_timeout = {}{zone}{also}",
-                        lock.as_millis(),
-                        statement + 1000
-                    ))
+                    .raw(format!("SET SESSION innodb_lock_wait_timeout = {}; BEGIN", self.lock_seconds(true)))
                     .await
             }
-            Dialect::Mysql => {
-                // Whole seconds; not to wait at all is MariaDB's alone.
-                let least = if hurried && self.is_mariadb.load(Ordering::Relaxed) { 0 } else { 1 };
-                let lock = if hurried { least } else { self.lock_timeout.as_millis().div_ceil(1000).max(1) };
-                session.raw(format!("SET SESSION innodb_lock_wait_timeout = {lock}; BEGIN")).await
-            }
+            Dialect::Mysql => session.raw("BEGIN").await,
             // The write lock is taken at once: a transaction that reads first and then writes may be refused in its middle.
             Dialect::Sqlite => session.raw("BEGIN IMMEDIATE").await,
         }

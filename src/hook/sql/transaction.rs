@@ -52,7 +52,7 @@ impl Transaction<'_> {
             Ok(findings) if findings.contains(&Finding::Closed) => {
                 *self.committing = true;
                 match self.session.raw("COMMIT").await {
-                    Ok(()) => return (Ok(findings), true),
+                    Ok(()) => return (Ok(findings), self.rested(manner).await),
                     Err(failure) => Err(commit_failure(failure)),
                 }
             }
@@ -60,11 +60,16 @@ impl Transaction<'_> {
             other => other,
         };
         let lost = matches!(worked, Err(Failure::Lost(_) | Failure::Unknown(_)));
-        let at_rest = !lost && self.session.raw("ROLLBACK").await.is_ok();
+        let at_rest = !lost && self.session.raw("ROLLBACK").await.is_ok() && self.rested(manner).await;
         // Statements that the server has forgotten are still remembered here: a session that was asked again starts afresh.
         let forgetful =
             matches!(worked, Err(Failure::Again(_))) && self.session.dialect() == Dialect::Postgres;
         (worked, at_rest && !forgetful)
+    }
+
+    /// Whether the session is fit for the next transaction, which may not be in a hurry.
+    async fn rested(&mut self, manner: Manner) -> bool {
+        !manner.hurried || self.database.calm(self.session).await.is_ok()
     }
 
     async fn work(&mut self, orders: &[Order<'_>], manner: Manner) -> Outcome {

@@ -51,11 +51,14 @@ impl Zone {
         }
     }
 
-    /// As the value of PostgreSQL's `SET TIME ZONE`. A bare `'+08:00'` would be read by the POSIX rule, west of Greenwich.
+    /// As PostgreSQL's `TimeZone`. A bare `+08:00` would be read by the POSIX rule, west of Greenwich; so that rule is spelled out.
     pub(super) fn for_postgres(&self) -> String {
         match self {
-            Self::Offset(text) => format!("INTERVAL '{text}' HOUR TO MINUTE"),
-            Self::Named(text) => format!("'{text}'"),
+            Self::Offset(text) => {
+                let west = if text.starts_with('-') { "+" } else { "-" };
+                format!("<{text}>{west}{}", text.get(1..).unwrap_or_default())
+            }
+            Self::Named(text) => text.clone(),
         }
     }
 
@@ -87,6 +90,7 @@ mod tests {
         }
         assert!(Zone::parse("Europe/Berlin").unwrap().has_summer_time());
         assert!(!Zone::parse("Asia/Shanghai").unwrap().has_summer_time());
-        assert_eq!(Zone::parse("+08:00").unwrap().for_postgres(), "INTERVAL '+08:00' HOUR TO MINUTE");
+        assert_eq!(Zone::parse("+08:00").unwrap().for_postgres(), "<+08:00>-08:00");
+        assert_eq!(Zone::parse("-03:30").unwrap().for_postgres(), "<-03:30>+03:30");
     }
 }
