@@ -157,6 +157,14 @@ fn feed_and_sweep_are_checked_against_the_table_of_their_hook() {
     let config = resolve(&format!("{SQL}{sweep}{feed}")).unwrap();
     let wheel = &config.wheels[0];
     assert_eq!((wheel.sweep.every.to_string().as_str(), wheel.sweep.urls.len()), ("*/10 * * * *", 1));
+    let channel =
+        "[wheel.a.channel.wechat]\nmin_age = '5m'\n[wheel.a.feed]\ntime = 'made_at'\nchannel = 'pay'\n";
+    let both = resolve(&format!("{SQL}{channel}")).unwrap().wheels.remove(0);
+    assert_eq!(
+        (both.sweep.channel.as_deref(), both.sweep.created_at.as_deref()),
+        (Some("pay"), Some("made_at"))
+    );
+    assert_eq!(both.sweep.channels.by_name.len(), 1);
     let hour = Duration::from_secs(3600);
     assert_eq!((wheel.feed.window, wheel.feed.windows.get("flash")), (Some(2 * hour), Some(&hour)));
     for (text, why) in [
@@ -188,6 +196,11 @@ fn feed_and_sweep_are_checked_against_the_table_of_their_hook() {
             "[wheel.a.feed]\ntime = 'made_at'\ntable = 'outbox'",
             "wheel.a.feed.close_at: is missing, and so is window",
         ),
+        (
+            "[wheel.a.feed]\ntime = 'made_at'\nchannel = 'pay'",
+            "wheel.a.feed.channel: the wheel has no channel whose rules could hold",
+        ),
+        ("[wheel.a.feed]\nchannel = 'pay'", "wheel.a.feed.channel: expected time beside it"),
     ] {
         let problems = resolve(&format!("{SQL}{text}")).expect_err(text);
         assert!(problems.contains(why), "{text}:\n{problems}");

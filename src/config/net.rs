@@ -6,6 +6,7 @@ use super::draft::Draft;
 use super::hook::HookSettings;
 use super::section::{Findings, Section};
 use super::shown_url;
+use crate::deadline::Channels;
 use crate::error::Error;
 use crate::hook::sql::TimeType;
 use crate::sweep::{FeedSettings, Schedule, SweepSettings};
@@ -19,11 +20,12 @@ pub(super) fn resolve(
     findings: &mut Findings,
     name: &str,
     hook: &HookSettings,
+    channels: &Channels,
 ) -> (SweepSettings, FeedSettings) {
     let sweep_path = ["wheel", name, "sweep"];
     let mut section = Section::new(draft, findings, &sweep_path, Some(&["defaults", "sweep"]));
     section.is_table();
-    let sweep = sweep(&mut section);
+    let mut sweep = sweep(&mut section);
     if let Some(hook) = declared(hook)
         && let Err(Error::Config(problems)) = sweep.table(hook)
     {
@@ -32,13 +34,24 @@ pub(super) fn resolve(
     let feed_path = ["wheel", name, "feed"];
     let mut section = Section::new(draft, findings, &feed_path, Some(&["defaults", "feed"]));
     section.is_table();
-    let feed = feed(&mut section);
+    let mut feed = feed(&mut section);
+    feed.channels = channels.clone();
+    if feed.channel.is_some() && feed.time.is_none() {
+        section
+            .foreign_problems(&["channel: expected time beside it, which its rules count from".to_owned()]);
+    }
     if let Some(hook) = declared(hook)
         && feed.time.is_some()
         && sweep.table(hook).is_ok()
         && let Err(Error::Config(problems)) = feed.table(hook, &sweep)
     {
         section.foreign_problems(&problems);
+    } else if feed.table.is_none() && feed.time.is_some() {
+        // The same column of the same table says whose rules hold for what sweep, rebuild and reconcile find.
+        sweep.channel.clone_from(&feed.channel);
+        sweep.created_at.clone_from(&feed.time);
+        sweep.created_at_type = feed.time_type;
+        sweep.channels = channels.clone();
     }
     (sweep, feed)
 }
@@ -66,6 +79,10 @@ fn sweep(section: &mut Section<'_>) -> SweepSettings {
         time: section.text("time"),
         time_type: section.parsed("time_type", TimeType::parse),
         payload: section.text("payload"),
+        channel: None,
+        created_at: None,
+        created_at_type: TimeType::Time,
+        channels: Channels::default(),
         page: section.whole("page", 1..=10_000) as usize,
         rows_per_second: section.whole("rows_per_second", 1..=10_000_000),
         resurrect_max: section.whole("resurrect_max", 0..=1_000_000),
@@ -88,6 +105,8 @@ fn feed(section: &mut Section<'_>) -> FeedSettings {
         window: section.optional_duration("window", window.clone()),
         window_by: section.text("window_by"),
         windows: section.durations("windows", window).into_iter().collect(),
+        channel: section.text("channel"),
+        channels: Channels::default(),
         overlap: section.duration("overlap", Duration::ZERO..=DAY),
         page: section.whole("page", 1..=10_000) as usize,
     }

@@ -195,7 +195,7 @@ fn wheel_config(draft: &Draft, findings: &mut Findings, name: &str) -> Option<Wh
     let mut section = Section::new(draft, findings, &worker_path, Some(&["defaults", "worker"]));
     wheel::check_lease(&mut section, &worker, hook.timeout().max(reminder.timeout()));
     #[cfg(feature = "sql")]
-    let (sweep, feed) = super::net::resolve(draft, findings, name, &hook);
+    let (sweep, feed) = super::net::resolve(draft, findings, name, &hook, &wheel.channels);
     let kafka = kafka::resolve(draft, findings, name);
     #[cfg(feature = "sql")]
     let reconcile = super::reconcile::resolve(draft, findings, name, &hook, &sweep);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::clock::show_duration;
+use crate::clock::{Moment, show_duration};
 use crate::error::Invalid;
 
 /// How far deadlines may be held.
@@ -78,6 +78,14 @@ impl Channels {
         Ok(limits)
     }
 
+    /// Before which moment an order of this channel may not close that was created then: for orders that are read from a table, where
+    /// nobody is there to be refused. `None` where no rule of this name says anything.
+    pub fn not_before(&self, name: &str, created_at: Moment) -> Option<Moment> {
+        let channel = self.by_name.get(name)?;
+        let least = channel.min_age.max(channel.min_window);
+        (!least.is_zero()).then(|| created_at.plus(least))
+    }
+
     /// Whether an order of this channel may close `window` from now, `age` after its creation. `field` is what the caller calls the
     /// moment of the close.
     pub fn admit(&self, name: &str, field: &str, window: Duration, age: Duration) -> Result<(), Invalid> {
@@ -138,6 +146,15 @@ mod tests {
         let strict = Channels { needed_to_hold: true, ..channels.clone() };
         let unnamed = said(strict.hold(None, MINUTE, OTHERWISE));
         assert_eq!(unnamed, "channel: is missing, and only a channel may hold: wechat");
+    }
+
+    #[test]
+    fn what_is_read_from_a_table_is_put_off_to_the_stricter_of_both_rules() {
+        let channels = channels();
+        let created_at = Moment::from_millis(1_760_000_000_000).unwrap();
+        assert_eq!(channels.not_before("wechat", created_at), Some(created_at.plus(5 * MINUTE)));
+        assert_eq!(channels.not_before("cash", created_at), None);
+        assert_eq!(channels.not_before("unknown", created_at), None);
     }
 
     #[test]

@@ -172,7 +172,8 @@ impl Feed {
         }
         let window =
             self.settings.window_of(row.by.as_deref()).ok_or("no window for its value of window_by")?;
-        row.time.map(|time| time.plus(window)).ok_or("its time is no moment")
+        let at = row.time.ok_or("its time is no moment")?.plus(window);
+        Ok(at.max(row.not_before.unwrap_or(at)))
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use super::Schedule;
+use crate::deadline::Channels;
 use crate::error::Result;
 use crate::hook::sql::pages::{OrdersTable, TableSettings};
 use crate::hook::sql::{SqlSettings, TimeType};
@@ -23,6 +24,14 @@ pub struct SweepSettings {
     pub time_type: TimeType,
     /// Expression: the payload of a deadline that is made from a row, as JSON text.
     pub payload: Option<String>,
+    /// Expression: the order's payment channel, whose rules may put its close off; asked where `created_at` is given, too.
+    pub channel: Option<String>,
+    /// Expression: when the order was created.
+    pub created_at: Option<String>,
+    /// What it yields.
+    pub created_at_type: TimeType,
+    /// The rules of the channels.
+    pub channels: Channels,
     /// Rows of a page.
     pub page: usize,
     /// Rows read in a second at most.
@@ -44,6 +53,10 @@ impl Default for SweepSettings {
             time: None,
             time_type: TimeType::Time,
             payload: None,
+            channel: None,
+            created_at: None,
+            created_at_type: TimeType::Time,
+            channels: Channels::default(),
             page: 1000,
             rows_per_second: 50_000,
             resurrect_max: 1000,
@@ -59,6 +72,10 @@ impl SweepSettings {
         let mut table = TableSettings::of(hook);
         table.urls.clone_from(&self.urls);
         table.payload.clone_from(&self.payload);
+        table.channel.clone_from(&self.channel);
+        table.created_at.clone_from(&self.created_at);
+        table.created_at_type = self.created_at_type;
+        table.channels = self.channels.clone();
         table.statement_timeout = self.statement_timeout;
         if let Some(time) = &self.time {
             table.time = Some(time.clone());
@@ -93,6 +110,10 @@ pub struct FeedSettings {
     pub window_by: Option<String>,
     /// The windows by that value; what is not in it has `window`.
     pub windows: BTreeMap<String, Duration>,
+    /// Expression: the order's payment channel, whose rules, counted from `time`, may put its close off.
+    pub channel: Option<String>,
+    /// The rules of the channels.
+    pub channels: Channels,
     /// How late a row may become visible after its time, and how far a clock that writes it may be behind.
     pub overlap: Duration,
     /// Rows of a page.
@@ -114,6 +135,8 @@ impl Default for FeedSettings {
             window: None,
             window_by: None,
             windows: BTreeMap::new(),
+            channel: None,
+            channels: Channels::default(),
             overlap: Duration::from_secs(120),
             page: 1000,
         }
@@ -129,6 +152,10 @@ impl FeedSettings {
         table.time.clone_from(&self.time);
         table.time_type = self.time_type;
         table.by.clone_from(&self.window_by);
+        table.channel.clone_from(&self.channel);
+        table.created_at.clone_from(&self.time);
+        table.created_at_type = self.time_type;
+        table.channels = self.channels.clone();
         if let Some(outbox) = &self.table {
             table.table.clone_from(outbox);
             (table.guard, table.close_at) = (None, None);
@@ -175,6 +202,12 @@ impl FeedSettings {
         }
         if !self.windows.is_empty() && self.window_by.is_none() {
             problems.push("window_by: is missing: the value that chooses among windows".to_owned());
+        }
+        if self.channel.is_some() && self.channels.by_name.is_empty() {
+            problems.push(
+                "channel: the wheel has no channel whose rules could hold ([wheel.NAME.channel.CHANNEL])"
+                    .to_owned(),
+            );
         }
         if self.close_at.is_some() && self.has_windows() {
             problems.push("window: expected none beside close_at".to_owned());

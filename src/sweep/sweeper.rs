@@ -108,8 +108,11 @@ impl Sweep {
             while !rows.is_empty() {
                 let count = rows.len();
                 report.pages += std::mem::take(&mut walk.pages);
-                // The row's own time: it has passed, so the order is due now, and how late it is stays true.
-                let due_at = |row: &Row| Ok::<Moment, _>(row.close_at.unwrap_or(now));
+                // The row's own time: it has passed, so the order is due now, and how late it is stays true; unless its channel does not
+                // allow the close yet.
+                let due_at = |row: &Row| {
+                    Ok::<Moment, _>(row.close_at.unwrap_or(now).max(row.not_before.unwrap_or(Moment::EPOCH)))
+                };
                 // The database reads the next pages while the wheel is asked about these.
                 let taken = intake.take(database, rows, due_at, &mut report);
                 let (taken, next) = tokio::join!(Box::pin(taken), walk.next());

@@ -33,6 +33,7 @@ use super::settings::{KeyType, Route, SqlSettings, TimeType};
 use super::transaction::cell;
 use super::zone::Zone;
 use crate::clock::Moment;
+use crate::deadline::Channels;
 use crate::error::{Error, Result};
 
 /// Which table is read, where, and what of a row.
@@ -60,6 +61,14 @@ pub struct TableSettings {
     pub payload: Option<String>,
     /// Expression: a value of the row that decides about its window.
     pub by: Option<String>,
+    /// Expression: the payment channel of the order, whose rules may put its close off.
+    pub channel: Option<String>,
+    /// Expression: when the order was created, which those rules count from.
+    pub created_at: Option<String>,
+    /// What it yields.
+    pub created_at_type: TimeType,
+    /// The rules.
+    pub channels: Channels,
     /// The longest a page may take.
     pub statement_timeout: Duration,
 }
@@ -80,6 +89,10 @@ impl TableSettings {
             time_type: hook.close_at_type,
             payload: None,
             by: None,
+            channel: None,
+            created_at: None,
+            created_at_type: TimeType::Time,
+            channels: Channels::default(),
             statement_timeout: Duration::from_secs(60),
         }
     }
@@ -117,8 +130,10 @@ pub struct Row {
     pub position: Position,
     /// Whether the key is the canonical text that ids are compared by.
     pub canonical: bool,
-    /// When the table says that it is to be closed; `None` where it says nothing.
+    /// When the table says that it is to be closed, but not before its channel allows it; `None` where the table says nothing.
     pub close_at: Option<Moment>,
+    /// Before which moment its channel does not allow a close; `None` where no rule holds.
+    pub not_before: Option<Moment>,
     /// The time column as a moment; only of [`Which::Since`].
     pub time: Option<Moment>,
     /// The time column, but at most the database's now: how far a feed has come with this row; only of [`Which::Since`].
@@ -144,6 +159,8 @@ pub struct OrdersTable {
     time_type: TimeType,
     payload: Option<Expression>,
     by: Option<Expression>,
+    /// The order's channel and when it was created, where the channel's rules are asked.
+    through: Option<Through>,
     readers: Vec<Pool>,
     primaries: Vec<Pool>,
     is_replica: bool,
@@ -151,6 +168,14 @@ pub struct OrdersTable {
     zone: Option<Zone>,
     /// The database's own name of the time column's type.
     time_kind: OnceCell<String>,
+}
+
+/// What the rules of payment channels are asked by.
+struct Through {
+    channel: Expression,
+    created_at: Expression,
+    created_at_type: TimeType,
+    channels: Channels,
 }
 
 impl std::fmt::Debug for OrdersTable {
@@ -205,6 +230,8 @@ impl OrdersTable {
         let overdue = expression("overdue", &settings.overdue);
         let payload = expression("payload", &settings.payload);
         let by = expression("window_by", &settings.by);
+        let channel = expression("channel", &settings.channel);
+        let created_at = expression("time", &settings.created_at);
         let table = keep(Name::parse("table", &settings.table, true), &mut problems);
         let key = keep(Name::parse("key", &settings.key, false), &mut problems);
         let time = settings.time.as_ref().and_then(|t| keep(Name::parse("time", t, false), &mut problems));
@@ -226,6 +253,12 @@ impl OrdersTable {
             time_type: settings.time_type,
             payload,
             by,
+            through: channel.zip(created_at).map(|(channel, created_at)| Through {
+                channel,
+                created_at,
+                created_at_type: settings.created_at_type,
+                channels: settings.channels.clone(),
+            }),
             readers,
             primaries,
             is_replica,
@@ -327,18 +360,41 @@ impl OrdersTable {
             .ok_or_else(|| Error::Hook(format!("there is no database number {database}")))
     }
 
-    fn row(&self, cells: &Cells) -> Option<Row> {
-        let text = |n: usize| cell(cells, n).map(str::to_owned);
-        let key = text(0)?;
+    /// A row of a page that was asked for these columns.
+    fn row(&self, cells: Cells, columns: [bool; 9]) -> Option<Row> {
+        let mut given = cells.into_iter();
+        let [key, time, close_at, at, mark, by, payload, channel, created_at] =
+            columns.map(|asked| if asked { given.next().flatten() } else { None });
+        let key = key?;
+        let not_before = self.not_before(channel.as_deref(), created_at.as_deref());
+        let read = |text: Option<String>| text.as_deref().and_then(moment);
         Some(Row {
             canonical: key::is_canonical(self.kind, &key),
-            position: Position { time: text(1), key },
-            close_at: cell(cells, 2).and_then(moment),
-            time: cell(cells, 3).and_then(moment),
-            mark: text(4),
-            by: text(5),
-            payload: text(6),
+            position: Position { time, key },
+            close_at: read(close_at).map(|at| at.max(not_before.unwrap_or(at))),
+            not_before,
+            time: read(at),
+            mark,
+            by,
+            payload,
         })
+    }
+
+    /// The expressions of the order's channel and of when it was created, as text and in milliseconds; NULL where no rules are asked.
+    fn through_parts(&self) -> [String; 2] {
+        match &self.through {
+            Some(through) => [
+                self.dialect.as_text(&format!("({})", through.channel.text(self.dialect))),
+                self.dialect.as_millis(&through.created_at.text(self.dialect), through.created_at_type),
+            ],
+            None => ["NULL".to_owned(), "NULL".to_owned()],
+        }
+    }
+
+    /// Before which moment the order's channel does not allow its close, by the values of [`Self::through_parts`].
+    fn not_before(&self, channel: Option<&str>, created_at: Option<&str>) -> Option<Moment> {
+        let created_at = created_at.and_then(moment)?;
+        self.through.as_ref()?.channels.not_before(channel?, created_at)
     }
 
     /// One SELECT. PostgreSQL is told its limits and zone in the transaction around it.

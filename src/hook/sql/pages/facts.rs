@@ -19,9 +19,9 @@ use crate::hook::sql::transaction::cell;
 pub struct Fact {
     /// The guard holds: the order is unpaid.
     pub open: bool,
-    /// Its close time has passed, by the database's clock.
+    /// Its close time has passed, by the database's clock, and its channel allows the close.
     pub overdue: bool,
-    /// When the table says that it is to be closed.
+    /// When the table says that it is to be closed, but not before its channel allows it.
     pub close_at: Option<Moment>,
     /// The word of the hook's `state` expression.
     pub state: Option<String>,
@@ -30,7 +30,7 @@ pub struct Fact {
 }
 
 /// Keys of one read.
-const MOST: usize = 1000;
+const MOST: usize = 2000;
 
 impl OrdersTable {
     /// The rows of these ids, from the primaries or from where pages are read. An id without a row is not in the answer.
@@ -43,10 +43,12 @@ impl OrdersTable {
                 let rows = self.within(pool, self.read(pool, self.facts_query(part, state.as_ref()))).await?;
                 for cells in &rows {
                     let Some(id) = cell(cells, 0) else { continue };
+                    let not_before = self.not_before(cell(cells, 6), cell(cells, 7));
+                    let allowed = not_before.is_none_or(|at| at <= Moment::host_now());
                     let fact = Fact {
                         open: cell(cells, 1) == Some("1"),
-                        overdue: cell(cells, 2) == Some("1"),
-                        close_at: cell(cells, 3).and_then(moment),
+                        overdue: cell(cells, 2) == Some("1") && allowed,
+                        close_at: cell(cells, 3).and_then(moment).map(|at| at.max(not_before.unwrap_or(at))),
                         state: cell(cells, 4).map(str::to_owned),
                         payload: cell(cells, 5).map(str::to_owned),
                     };
@@ -103,7 +105,7 @@ impl OrdersTable {
         self.hook.state.as_ref().map(compile).transpose().map_err(|problem| Error::Config(vec![problem]))
     }
 
-    /// Rows of key, open, overdue, close_at (ms), state, payload.
+    /// Rows of key, open, overdue, close_at (ms), state, payload, channel, created_at (ms).
     fn facts_query(&self, keys: &[&str], state: Option<&Expression>) -> Query {
         let dialect = self.dialect;
         let key = self.key.quoted(dialect);
@@ -115,9 +117,10 @@ impl OrdersTable {
             .close_at
             .as_ref()
             .map_or_else(|| "NULL".to_owned(), |e| dialect.as_millis(&e.text(dialect), self.close_at_type));
+        let [channel, created_at] = self.through_parts();
         let mut query = Query::new(dialect);
         query.text(&format!(
-            "SELECT {}, {}, {}, {close_at}, {}, {} FROM {} WHERE ",
+            "SELECT {}, {}, {}, {close_at}, {}, {}, {channel}, {created_at} FROM {} WHERE ",
             dialect.as_text(&key),
             truth(&self.guarded()),
             truth(&self.overdue(false)),

@@ -43,7 +43,8 @@ impl<'a> Reader<'a> {
             }
         };
         let rows = table.within(pool, read).await?;
-        Ok(rows.iter().filter_map(|cells| table.row(cells)).collect())
+        let columns = table.columns(which);
+        Ok(rows.into_iter().filter_map(|cells| table.row(cells, columns)).collect())
     }
 
     /// Ends the transaction: nothing is read for a while.
