@@ -53,7 +53,8 @@ fn cpu_seconds(pid: u32) -> Option<f64> {
     Some((fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?) / 100.0)
 }
 
-async fn large(kind: Kind) {
+/// Answers how long the sweep took.
+async fn large(kind: Kind) -> Duration {
     let (rows, each) = size();
     let (server, shop) = (RedisServer::start(RedisOptions::default()), Shop::open(kind, 0).await);
     fill(&shop, rows).await;
@@ -109,12 +110,15 @@ async fn large(kind: Kind) {
     assert!(missing.is_empty(), "{missing:?}");
     assert_eq!(fleet.wheel.stats().await.unwrap().scheduled, rows as u64);
     assert!(peak <= 100 * 1024 * 1024, "{peak} bytes");
-    assert!(took <= Duration::from_secs(30), "{took:?}");
+    took
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_few_lost_of_a_large_table_are_found_in_bounded_time_and_memory() {
+    let mut took = Vec::new();
     for kind in Kind::ALL {
-        large(kind).await;
+        took.push((kind, large(kind).await));
     }
+    // Judged at the end, so that each database is measured.
+    assert!(took.iter().all(|(_, took)| *took <= Duration::from_secs(30)), "{took:?}");
 }
