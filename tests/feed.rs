@@ -324,13 +324,15 @@ async fn a_rebuild_that_is_cut_off_goes_on_where_it_stopped() {
             .await
         {
             Ok(report) => Some(report),
-            // The runner that was dropped lets the job go in the background.
-            Err(Error::Overtaken(_)) => None,
+            // The runner that was dropped lets the job go in the background; and a busy database may let a session wait too long.
+            Err(Error::Overtaken(_) | Error::HookAway(_)) => None,
             Err(e) => panic!("{e}"),
         }
     })
     .await;
-    assert_eq!((report.seen, report.enqueued), (500, 500), "both parts together: {report:?}");
+    // What was enqueued in the moment of the cut is held at the next look.
+    let both = report.enqueued + report.held;
+    assert_eq!((report.seen, both), (500, 500), "both parts together: {report:?}");
     assert!(*first.get().unwrap() > 50, "it began anew: {first:?}");
     assert_eq!(held(&wheel).await, (1..=500).collect());
     assert!(matches!(other.look().await.unwrap(), Looked::Not(_)), "it runs again");
