@@ -39,8 +39,14 @@ struct Scale {
     sweep: &'static str,
 }
 
-/// A million orders and a million a day for ten minutes, or the same in small.
+/// A million orders and a million a day for ten minutes, or the same in small; between the two with so many seconds of traffic as
+/// `DUEWHEEL_TEST_TRAFFIC` says.
 fn scale() -> Scale {
+    let seconds = std::env::var("DUEWHEEL_TEST_TRAFFIC").ok().and_then(|text| text.parse().ok());
+    if let Some(traffic) = seconds {
+        let scan = Duration::from_secs(30);
+        return Scale { history: 100_000, open: 2000, rate: 12, window: 60, traffic, scan, sweep: "5m" };
+    }
     if std::env::var_os("DUEWHEEL_TEST_LONG").is_some() {
         let scan = Duration::from_secs(30);
         Scale { history: 1_000_000, open: 20_000, rate: 12, window: 60, traffic: 600, scan, sweep: "5m" }
