@@ -27,6 +27,64 @@ async function until(visitor, what) {
   }
 }
 
+/** Everything that is done to deadlines: to one on its own page, to those picked in a listing, to all that match; each is said, and shown. */
+export async function deeds(visitor, { wheel, stem, accessible }) {
+  await visitor.login();
+  const to = (path) => visitor.go(`/wheels/${wheel}${path}`);
+  const tag = () => visitor.page.locator('h1 .tag').innerText();
+  const why = { reason: 'the buyer asked' };
+  const done = async (said, what) => assert.match(await said, what ?? /^Done/);
+
+  await to(`/deadline?id=${stem}-1`);
+  await done(visitor.act('Reschedule', { to: '2036-03-01 12:00', ...why }), /1 deadline rescheduled/);
+  assert.match(await visitor.text(), /2036-03-01 12:00:00/);
+  await to(`/deadline?id=${stem}-2`);
+  await done(visitor.act('Hold', { for: '30m', ...why }), /1 deadline held/);
+  assert.equal(await tag(), 'held');
+  await done(visitor.act('Release', why), /1 deadline released/);
+  assert.equal(await tag(), 'scheduled');
+  await done(visitor.act('Close now', why), /1 deadline to be closed now/);
+  assert.equal(await tag(), 'due');
+  assert.match(await visitor.text(), /Closed by hand[\s\S]*anna: the buyer asked/);
+  await to(`/deadline?id=${stem}-3`);
+  await done(visitor.act('Cancel', why), /1 deadline cancelled/);
+  assert.equal(await tag(), 'cancelled');
+
+  // Two of a listing, by what stands below it.
+  const pick = async (button, ids, fields = {}) => {
+    for (const id of ids) await visitor.page.locator(`td.pick input[value="${id}"]`).check();
+    for (const [name, value] of Object.entries({ ...why, ...fields })) await visitor.page.locator(`.picked [name="${name}"]`).fill(value);
+    await visitor.press(visitor.page.locator('.picked').getByRole('button', { name: button }));
+    return visitor.said();
+  };
+  const two = [`${stem}-4`, `${stem}-5`];
+  const row = (id) => visitor.page.locator('main tbody tr').filter({ has: visitor.page.getByRole('link', { name: id, exact: true }) }).innerText();
+  await to(`/deadlines?id=${stem}-`);
+  await done(pick('Hold picked', two, { for: '20m' }), /2 deadlines held/);
+  for (const id of two) assert.match(await row(id), /held/);
+  await done(pick('Release picked', two), /2 deadlines released/);
+  await done(pick('Reschedule picked', two, { to: '2036-04-01 12:00' }), /2 deadlines rescheduled/);
+  for (const id of two) assert.match(await row(id), /2036-04-01 12:00:00/);
+  await done(pick('Close picked now', two.slice(0, 1)), /1 deadline to be closed now/);
+  await done(pick('Cancel picked', two.slice(1)), /1 deadline cancelled/);
+  await done(pick('Hold picked', [], {}), /^Not done.*Nothing was picked/);
+  await to('/dead');
+  await done(pick('Revive picked', [`${stem}-dead-1`, `${stem}-dead-2`]), /2 deadlines revived/);
+  await done(pick('Drop picked', [`${stem}-dead-3`]), /1 deadline dropped/);
+
+  // All that match: counted first, begun, over.
+  await to(`/deadlines?id=${stem}-all`);
+  await visitor.page.locator('summary', { hasText: 'Act on all that match' }).click();
+  await visitor.press(visitor.page.getByRole('button', { name: 'Cancel all …' }));
+  assert.match(await visitor.text(), /Cancel: 3 of \d+ scheduled match/);
+  if (accessible) await visitor.accessible();
+  await visitor.page.locator('[name="reason"]').fill('the shop closes');
+  await visitor.press(visitor.page.getByRole('button', { name: 'Cancel 3' }));
+  await done(visitor.said(), /It is begun/);
+  await until(visitor, /3 of 3/);
+  if (accessible) await visitor.accessible();
+}
+
 /** Newest first, page by page, by act and by order; the address keeps what was asked for. */
 export async function audit(visitor, { wheel }) {
   await visitor.login();

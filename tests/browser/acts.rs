@@ -42,6 +42,36 @@ async fn closing_and_workers_are_stopped_and_let_go_on_with_javascript_and_witho
 }
 
 #[tokio::test]
+async fn what_is_done_to_one_to_those_picked_and_to_all_that_match_is_said_and_written_down() {
+    let browser = browser!();
+    let scene = Scene::set(RedisServer::shared()).await;
+    let wheel = scene.wheel();
+    for (stem, visitor) in [("js", scene.page.anna()), ("plain", plain(scene.page.anna()))] {
+        for name in ["1", "2", "3", "4", "5", "all-1", "all-2", "all-3"] {
+            crate::rig::wheel::enqueue(wheel, &format!("{stem}-{name}"), after(600_000)).await.unwrap();
+        }
+        for n in 1..=3 {
+            bury(wheel, &format!("{stem}-dead-{n}"), "status 500").await;
+        }
+        let with = json!({"wheel": scene.name(), "stem": stem, "accessible": stem == "js"});
+        browser.journey("deeds", &visitor, with).await;
+        let state = async |name: &str| wheel.inspect(&id(&format!("{stem}-{name}"))).await.unwrap().state;
+        for name in ["1", "2", "4", "dead-1", "dead-2"] {
+            assert_eq!(state(name).await, State::Scheduled, "{stem}-{name}");
+        }
+        for name in ["3", "5", "dead-3", "all-1", "all-2", "all-3"] {
+            assert_eq!(state(name).await, State::Ended, "{stem}-{name}");
+        }
+        let words = ["reschedule", "hold", "release", "close", "cancel"];
+        // What is done to each of those picked is an act of its own, but for those that the wheel takes together.
+        let picked = ["hold", "hold", "release", "release", "reschedule", "reschedule", "close", "cancel"];
+        let mut acts: Vec<String> = words.iter().chain(&picked).map(|word| format!("{word} done")).collect();
+        acts.extend(["revive done", "drop done", "cancel done"].map(str::to_owned));
+        assert_eq!(told(wheel).await.split_off(if stem == "js" { 0 } else { acts.len() }), acts);
+    }
+}
+
+#[tokio::test]
 async fn the_audit_is_narrowed_and_leafed_through() {
     let browser = browser!();
     let scene = Scene::set(RedisServer::shared()).await;

@@ -107,19 +107,27 @@ export async function read(visitor, { paths }) {
   return texts;
 }
 
-/** Takes a picture of each screen, by day and by night. */
-export async function pictures(visitor, { wheel, folder, more }) {
-  await picture(visitor, folder, 'login', '/login');
+/** Takes a picture of each screen, by day, by night, and by day on a phone. */
+export async function pictures(visitor, { wheel, folder, more, stem = '', only }) {
+  const take = (name, path) => picture(visitor, `${folder}/${stem}${name}`, path);
+  if (!only) await take('login', '/login');
   await visitor.login();
   await visitor.go(`/wheels/${wheel}`);
   const named = (await visitor.screens()).map((path) => [path.split('/')[3] ?? 'overview', path]);
-  for (const [name, path] of [...named, ...Object.entries(more)]) await picture(visitor, folder, name, path);
+  for (const [name, path] of [...named, ...Object.entries(more)]) if (!only || only.includes(name)) await take(name, path);
 }
 
-async function picture(visitor, folder, name, path) {
+async function picture(visitor, file, path) {
+  const shoot = (as) => visitor.page.screenshot({ path: `${file}-${as}.png`, fullPage: true });
   for (const theme of ['light', 'dark']) {
     await visitor.page.emulateMedia({ colorScheme: theme });
-    await visitor.go(path);
-    await visitor.page.screenshot({ path: `${folder}/${name}-${theme}.png`, fullPage: true });
+    await visitor.goAnyhow(path);
+    await shoot(theme);
   }
+  const { width, height } = visitor.page.viewportSize();
+  await visitor.page.setViewportSize({ width: 360, height: 740 });
+  await visitor.page.emulateMedia({ colorScheme: 'light' });
+  await visitor.goAnyhow(path);
+  await shoot('phone');
+  await visitor.page.setViewportSize({ width, height });
 }

@@ -2,23 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use duewheel::deadline::Note;
-use duewheel::wheel::WorkerRecord;
-use serde_json::json;
+use duewheel::clock::Moment;
+use duewheel::operator::{Door, Operator, Person};
+use duewheel::sweep::reconcile::{Finding, Level, Reconciliation, Section};
+use duewheel::wheel::{BulkAct, BulkFilter, Minute, WorkerRecord};
+use serde_json::{Value, json};
 
 use super::*;
 use crate::rig::redis::RedisOptions;
 use crate::rig::wheel::{bury, id};
+use crate::rig::{PATIENCE, eventually};
 
-/// Something of everything: scheduled, held, dead for three reasons, ended; a worker that is held back; a pause.
-pub async fn fill(wheel: &Wheel) {
+/// Something of everything: scheduled, held, dead for three reasons, ended; a worker that is held back; an hour of work; runs of every job
+/// with what they found; a bulk act; a pause; and what people did.
+pub async fn fill(scene: &Scene) {
+    let wheel = scene.wheel();
     for n in 0..40 {
         let payload = Payload::from_json(format!(r#"{{"user_id":{n},"total":"19.90"}}"#)).unwrap();
         let one = Deadline { payload, ..deadline(&format!("A-{n:03}"), after(60_000 * (n + 1))) };
         wheel.enqueue(&one, OnConflict::Keep, false).await.unwrap().unwrap();
     }
-    wheel.hold(&id("A-001"), Duration::from_secs(60)).await.unwrap().unwrap();
-    wheel.cancel(&[id("A-039")]).await;
+    let anna = Operator::new(wheel.clone(), Person::new("anna", Door::Cli).unwrap());
+    anna.hold(&id("A-001"), Duration::from_secs(60), None, "a payment is under way").await.unwrap().unwrap();
+    anna.cancel(&[id("A-039")], "paid by bank").await.unwrap();
     for (n, reason) in
         ["status 500: out of stock", "status 500: out of stock", "gone: no such order", "status 409"]
             .iter()
@@ -40,7 +46,87 @@ pub async fn fill(wheel: &Wheel) {
         drained: None,
     };
     wheel.announce(&record, Duration::from_secs(3600)).await.unwrap();
-    wheel.pause(&Note::new("anna", "stock is counted").unwrap()).await.unwrap();
+    hour(wheel).await;
+    for job in ["feed", "sweep", "rebuild"] {
+        ran(wheel, job, &report(job));
+    }
+    ran(wheel, "reconcile", &reconciliation(wheel.name().as_str()));
+    let few = BulkFilter { prefix: Some("A-03".to_owned()), ..BulkFilter::default() };
+    let bulk = anna.begin_bulk(BulkAct::Reschedule { by_ms: 900_000 }, few, None, "the shop opens later").await.unwrap();
+    // The page's own server does it.
+    eventually(PATIENCE, async || wheel.bulk(&bulk.id).await.unwrap().filter(|bulk| bulk.is_over()).map(drop)).await;
+    anna.pause("stock is counted").await.unwrap();
+}
+
+/// An hour in which things went well, then badly, then well again.
+async fn hour(wheel: &Wheel) {
+    let now = wheel.now().await.unwrap();
+    let minute = |back: u64| {
+        let mut minute = Minute::at(Moment::from_millis(now.as_millis() - back * 60_000).unwrap());
+        let bad = (20..28).contains(&back);
+        minute.closed = if bad { 3 } else { 180 + 40 * (back % 7) };
+        minute.skipped = 9 * (back % 3);
+        (minute.retried, minute.unavailable, minute.buried) = if bad { (30, 140, 2) } else { (back % 2, 0, 0) };
+        minute.lateness.put(if bad { 10 } else { 2 + (back % 3) as usize }, minute.closed);
+        minute.lateness.put(if bad { 12 } else { 5 }, 2);
+        minute
+    };
+    wheel.record_hour("w-1", &(0..60).map(minute).collect::<Vec<_>>()).await.unwrap();
+}
+
+/// Writes down a run of a job as its runner does.
+fn ran(wheel: &Wheel, job: &str, record: &Value) {
+    let key = format!("dw1:{{{}}}:runs:{job}", wheel.name());
+    RedisServer::shared().command::<String>(&["XADD", &key, "*", "record", &record.to_string()]);
+}
+
+fn report(job: &str) -> Value {
+    json!({"job": job, "runner": "shop-7:4711:1a2b", "began_at_ms": 1_772_337_600_000_u64, "took_ms": 1234, "pages": 4, "seen": 3120,
+           "held": 3098, "enqueued": 19, "resurrected": 1, "ended": 2, "dead": 1, "refused": 1, "refusal": "close_at of A-7: is NULL"})
+}
+
+fn reconciliation(wheel: &str) -> Value {
+    let finding = |n: u32| Finding {
+        id: format!("A-{n:03}"),
+        table: "open, due 2026-03-01T04:00:00.000Z".to_owned(),
+        wheel: "absent".to_owned(),
+        healed: (n == 1).then(|| "enqueued".to_owned()),
+    };
+    let section = |name: &str, level, count: u64| Section {
+        name: name.to_owned(),
+        level,
+        count,
+        healed: count.min(1),
+        capped: false,
+        error: None,
+        first: (1..=count.min(5) as u32).map(finding).collect(),
+    };
+    let whole = Reconciliation {
+        wheel: wheel.to_owned(),
+        runner: "shop-7:4711:1a2b".to_owned(),
+        level: Some(Level::High),
+        classes: vec![section("missing", Level::Medium, 3), section("orphan", Level::Low, 0)],
+        rules: vec![section("paid_after_close", Level::High, 1)],
+        ..Reconciliation::default()
+    };
+    serde_json::to_value(whole).unwrap()
+}
+
+/// Screens below those of the navigation.
+async fn below(scene: &Scene) -> Vec<String> {
+    let bulk = scene.wheel().bulks().await.unwrap().remove(0).id;
+    [
+        "/deadline?id=A-001",
+        "/deadline?id=D-0",
+        "/deadline?id=nobody",
+        "/deadlines?state=ended",
+        "/deadlines?id=A-00",
+        "/bulk/confirm?act=revive",
+        "/bulk/confirm?act=hold&for=15m&prefix=A-",
+        &format!("/bulk?id={bulk}"),
+    ]
+    .map(|path| scene.path(path))
+    .to_vec()
 }
 
 #[tokio::test]
@@ -61,9 +147,8 @@ async fn every_screen_of_an_empty_wheel_says_what_there_will_be() {
 async fn every_screen_can_be_read_by_everybody_by_day_and_by_night_and_on_a_phone() {
     let browser = browser!();
     let scene = Scene::set(RedisServer::shared()).await;
-    fill(scene.wheel()).await;
-    let more =
-        [scene.path("/deadline?id=A-001"), scene.path("/deadline?id=D-0"), scene.path("/deadline?id=nobody")];
+    fill(&scene).await;
+    let more = below(&scene).await;
     let with = json!({"wheel": scene.name(), "more": more, "accessible": true});
     browser.journey("walk", &scene.page.anna(), with).await;
     let mut phone = scene.page.anna();
@@ -79,8 +164,8 @@ async fn every_screen_can_be_read_by_everybody_by_day_and_by_night_and_on_a_phon
 async fn tab_reaches_everything_that_can_be_pressed() {
     let browser = browser!();
     let scene = Scene::set(RedisServer::shared()).await;
-    fill(scene.wheel()).await;
-    let more = [scene.path("/deadline?id=A-001"), scene.path("/deadline?id=D-0")];
+    fill(&scene).await;
+    let more = below(&scene).await;
     browser.journey("keyboard", &scene.page.anna(), json!({"wheel": scene.name(), "more": more})).await;
 }
 
