@@ -44,6 +44,8 @@
 pub mod clock;
 pub mod deadline;
 pub mod error;
+#[cfg(any(feature = "page", feature = "top"))]
+mod figure;
 pub mod lease;
 pub mod metrics;
 pub mod retry;

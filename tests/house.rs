@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The tiers of docs/architecture.md, lowest first. A module imports from tiers below its own; siblings of the outer tiers do not know
 /// each other, while the words, the arithmetic and what assembles may, as long as no circle comes of it.
 const TIERS: [(&[&str], Siblings); 7] = [
-    (&["error", "telemetry", "clock", "metrics", "trace"], Siblings::MayMeet),
+    (&["error", "telemetry", "clock", "figure", "metrics", "trace"], Siblings::MayMeet),
     (&["retry", "deadline", "shard", "slot", "lease"], Siblings::MayMeet),
     (&["wheel", "hook"], Siblings::Apart),
     (&["worker", "sweep", "relay"], Siblings::Apart),

@@ -88,11 +88,12 @@ pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outc
                     supervisor.stopping("answering what is in work");
                     stop.cancel();
                 }
-                Asked::Reload => {
+                Asked::Hangup => {
                     supervisor.reloading();
                     reload(context, &service);
                     supervisor.ready(&status);
                 }
+                Asked::Stop | Asked::Continue => {}
             },
             () = supervisor.beat(|| true) => {}
         }

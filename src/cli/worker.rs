@@ -121,13 +121,14 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
                     supervisor.stopping("draining");
                     stop.cancel();
                 }
-                Asked::Reload => {
+                Asked::Hangup => {
                     supervisor.reloading();
                     if let (Some(config), Some((service, _))) = (reload(context, &served), &service) {
                         service.reload(&config);
                     }
                     supervisor.ready(&serving(&served));
                 }
+                Asked::Stop | Asked::Continue => {}
             },
             () = supervisor.beat(|| are_alive(&served)) => {}
             _ = report.tick() => served.iter().zip(&tallies).for_each(|(one, tally)| say(one, tally)),

@@ -7,6 +7,7 @@ use duewheel::operator::Foreman;
 
 use super::*;
 use crate::rig::wheel::id;
+use crate::rig::{PATIENCE, eventually};
 
 /// A wheel that somebody may operate, and that somebody.
 async fn operated() -> (ApiServer, Visitor) {
@@ -143,9 +144,7 @@ async fn a_group_of_the_dead_is_revived_after_it_was_counted_and_confirmed() {
     let one = format!("/bulk?id={}", api.wheel.bulks().await.unwrap()[0].id);
     assert!(visitor.page(&at(&api, &one)).await.contains("Stop it"));
     let foreman = Foreman::new(api.wheel.clone());
-    while foreman.look().await.unwrap().is_none() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually(PATIENCE, async || foreman.look().await.unwrap()).await;
     let over = visitor.page(&at(&api, &one)).await;
     assert!(over.contains("120 of 120") && !over.contains("Stop it"), "{over}");
     assert_eq!((api.wheel.stats().await.unwrap().dead, state(&api, "gone").await), (1, State::Dead));

@@ -253,7 +253,9 @@ async fn the_numbers_go_on_by_themselves() {
     let mut body = sender.send_request(request).await.unwrap().into_body();
     let mut heard = String::new();
     let mut placed = false;
+    let began = std::time::Instant::now();
     while !heard.contains("\"scheduled\":\"2\"") {
+        assert!(began.elapsed() < crate::rig::PATIENCE, "never told of the second one: {heard}");
         let frame = tokio::time::timeout(crate::rig::PATIENCE, body.frame()).await.unwrap().unwrap().unwrap();
         heard.push_str(&String::from_utf8_lossy(&frame.into_data().unwrap()));
         if heard.contains("\"scheduled\":\"1\"") && !placed {
@@ -296,8 +298,12 @@ async fn while_redis_is_away_every_screen_says_so_and_comes_back_with_it() {
     }
     redis.restart();
     let began = std::time::Instant::now();
-    while visitor.get(&at(&api, "/dead")).await.status != 200 {
-        assert!(began.elapsed() < crate::rig::PATIENCE);
+    loop {
+        let status = visitor.get(&at(&api, "/dead")).await.status;
+        if status == 200 {
+            break;
+        }
+        assert!(began.elapsed() < crate::rig::PATIENCE, "Redis is back, and the page answers {status}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::look::Seen;
 use crate::clock::{distance, show_brief, show_span};
 use crate::error::escaped;
+use crate::figure::grouped;
 use crate::wheel::{Minute, ServerFacts};
 
 /// From when on a deadline that is due is late enough to say so aloud.
@@ -164,17 +165,4 @@ pub fn alarms(seen: &Seen) -> Vec<String> {
         alarms.push("Redis cannot write its log".to_owned());
     }
     alarms
-}
-
-/// `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (n, digit) in digits.chars().enumerate() {
-        if n > 0 && (digits.len() - n).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }

@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{Event, KeyEventKind};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use super::super::exit::Exit;
 use super::super::failure::{Failure, Outcome};
+use super::super::signals::{Asked, Signals};
 use super::deed::Deed;
 use super::keys::{Ask, press};
 use super::look::{Listing, Reader, Seen};
@@ -24,10 +24,6 @@ use crate::operator::Operator;
 const REST: u32 = 4;
 /// Redis has so long to answer one look before it counts as away; its own time limits are for single calls.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// SIGTSTP and SIGCONT, which have no names in tokio.
-const STOP: i32 = if cfg!(target_os = "linux") { 20 } else { 18 };
-const CONTINUE: i32 = if cfg!(target_os = "linux") { 18 } else { 19 };
 
 type Looked = (Reader, Result<(Seen, Option<(Tab, Listing)>)>, Duration);
 type Told = (Id, Result<(State, Vec<String>)>);
@@ -70,7 +66,7 @@ impl Screen {
 
     /// Runs until somebody ends it; the terminal is given back on every way out.
     pub async fn run(mut self) -> Outcome {
-        let mut signals = Signals::listen()?;
+        let mut signals = Signals::listen_in_terminal()?;
         let mut taken = Taken::take()?;
         let mut events = Events::read();
         loop {
@@ -88,9 +84,11 @@ impl Screen {
                     _ => {}
                 },
                 signal = signals.next() => match signal {
-                    Got::End(exit) => return Ok(exit),
-                    Got::Stop => taken.suspend()?,
-                    Got::Continue => taken.retake()?,
+                    Asked::End(exit) => return Ok(exit),
+                    // The terminal is gone, and with it whoever looked.
+                    Asked::Hangup => return Ok(Exit::Done),
+                    Asked::Stop => taken.suspend()?,
+                    Asked::Continue => taken.retake()?,
                 },
                 looked = finished(&mut self.look) => self.take_look(looked),
                 told = finished(&mut self.story) => self.take_story(told),
@@ -237,45 +235,5 @@ fn finished<T: Send + 'static>(
     match task {
         Some(task) => Box::pin(async move { task.await.ok() }),
         None => Box::pin(std::future::pending()),
-    }
-}
-
-/// The signals of a program that has a terminal.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    stop: Signal,
-    go_on: Signal,
-}
-
-enum Got {
-    End(Exit),
-    Stop,
-    Continue,
-}
-
-impl Signals {
-    fn listen() -> std::result::Result<Self, Failure> {
-        let listen =
-            |kind| signal(kind).map_err(|e| Failure::Stopped(Exit::Failure, format!("signals: {e}")));
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
-            stop: listen(SignalKind::from_raw(STOP))?,
-            go_on: listen(SignalKind::from_raw(CONTINUE))?,
-        })
-    }
-
-    async fn next(&mut self) -> Got {
-        tokio::select! {
-            _ = self.interrupt.recv() => Got::End(Exit::Interrupted),
-            _ = self.terminate.recv() => Got::End(Exit::Terminated),
-            // The terminal is gone, and with it whoever looked.
-            _ = self.hangup.recv() => Got::End(Exit::Done),
-            _ = self.stop.recv() => Got::Stop,
-            _ = self.go_on.recv() => Got::Continue,
-        }
     }
 }

@@ -12,8 +12,9 @@ use ratatui::widgets::{Paragraph, Sparkline};
 
 use super::look::Seen;
 use super::model::{Model, Overlay, Tab};
-use super::overview::{Fact, Tone, alarms, facts, grouped};
+use super::overview::{Fact, Tone, alarms, facts};
 use crate::clock::{show_brief, show_span};
+use crate::figure::grouped;
 use ink::Ink;
 
 /// Below this nothing sensible fits.

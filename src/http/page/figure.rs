@@ -6,19 +6,7 @@ use std::time::Duration;
 use askama::filters::HtmlSafe;
 
 use crate::clock::{Moment, distance};
-
-/// A count with its thousands apart: `1,234,567`.
-pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (n, digit) in digits.chars().enumerate() {
-        if n > 0 && (digits.len() - n).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+pub(super) use crate::figure::grouped as count;
 
 /// So many of a thing: `1 worker`, `2 workers`.
 pub(super) fn of(number: u64, one: &str, many: &str) -> String {
@@ -96,10 +84,6 @@ mod tests {
 
     #[test]
     fn figures_read_well() {
-        assert_eq!(
-            ["0", "999", "1,000", "1,234,567"].map(str::to_owned),
-            [0, 999, 1000, 1_234_567].map(count)
-        );
         assert_eq!(of(1, "worker", "workers"), "1 worker");
         assert_eq!(
             [0, 1023, 1024, 150 << 20, 3 << 40].map(bytes),

@@ -6,8 +6,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::super::look::{MINUTES, Seen};
-use super::super::overview::grouped;
 use super::ink::Ink;
+use crate::figure::grouped;
 
 /// From nothing to the most there is, by its order of magnitude.
 const SHADES: [char; 6] = [' ', '·', '░', '▒', '▓', '█'];

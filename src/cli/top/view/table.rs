@@ -8,12 +8,12 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
 use super::super::super::row::cells;
 use super::super::look::Seen;
 use super::super::model::{Model, Tab};
-use super::super::overview::grouped;
 use super::super::plain::{WORKER_HEADER, worker_cells};
 use super::fitted;
 use super::ink::Ink;
 use crate::clock::Moment;
 use crate::error::escaped;
+use crate::figure::grouped;
 
 /// From this width on all columns fit.
 const WIDE: u16 = 90;
