@@ -19,7 +19,8 @@ use audited::{About, Sum};
 
 use crate::deadline::{DueAt, Generation, Id, Note};
 use crate::error::{Invalid, Result};
-use crate::wheel::answer::{Answer, Cancelled, Scheduled};
+use crate::shard::ShardCount;
+use crate::wheel::answer::{Answer, Cancelled, Scheduled, Verification};
 use crate::wheel::{Acknowledged, Held, JOBS, PREVIEW, Wheel};
 
 /// The most orders that one entry of the audit names; an act on more is written as several.
@@ -191,5 +192,59 @@ impl Operator {
     ) -> Result<T> {
         let about = About::wheel(Act::Run, reason).with(job.to_owned());
         self.audited(about, work, |(changed, _)| Sum::changed(*changed)).await.map(|(_, done)| done)
+    }
+
+    /// Looks for damage and mends it: see [`Wheel::verify`].
+    pub async fn heal(&self, reason: &str) -> Result<Verification> {
+        let about = About::wheel(Act::Heal, reason);
+        self.audited(about, self.wheel.verify(true), |found| {
+            let healed = found.findings.iter().filter(|finding| finding.healed).count();
+            Sum::some(healed as u64, found.findings.len() as u64, "not mended")
+        })
+        .await
+    }
+
+    /// Takes over what was exported, by `work`, which answers how many of how many deadlines it has taken over, and its own result; `from`
+    /// says where they come from.
+    pub async fn import<T>(
+        &self,
+        from: &str,
+        reason: &str,
+        work: impl Future<Output = Result<(u64, u64, T)>>,
+    ) -> Result<T> {
+        let about = About::wheel(Act::Import, reason).with(format!("from {}", crate::error::shown(from)));
+        let sum = |(taken, of, _): &(u64, u64, T)| Sum::some(*taken, *of, "there already, or rejected");
+        self.audited(about, work, sum).await.map(|(_, _, done)| done)
+    }
+
+    /// Moves the wheel to another number of shards: see [`Wheel::reshard`]. Answers the wheel, and how many deadlines were carried.
+    pub async fn reshard(
+        &self,
+        to: ShardCount,
+        reason: &str,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(Wheel, u64)> {
+        let about = About::wheel(Act::Reshard, reason);
+        let about = about.with(format!("from {} to {} shards", self.wheel.shards().get(), to.get()));
+        let work = async {
+            let mut carried = 0;
+            let moved = self.wheel.reshard(to, |so_far| {
+                carried = so_far;
+                progress(so_far);
+            });
+            let wheel = moved.await?;
+            Ok((wheel, carried))
+        };
+        self.audited(about, work, |(_, carried)| Sum::changed(*carried)).await
+    }
+
+    /// Removes the wheel and every deadline on it: see [`Wheel::drop_wheel`]. Only its audit stays, which tells of this. Answers how many
+    /// deadlines there were, and how many keys went.
+    pub async fn remove(&self, reason: &str) -> Result<(u64, u64)> {
+        let stats = self.wheel.stats().await?;
+        let held = stats.scheduled + stats.leased + stats.dead;
+        let about = About::wheel(Act::Remove, reason).counting(held);
+        let work = async { self.wheel.drop_wheel().await.map(|keys| (held, keys)) };
+        self.audited(about, work, |(held, _)| Sum::done(*held)).await
     }
 }

@@ -154,7 +154,16 @@ async fn begin(args: &Begin, context: &Context, output: &mut Output) -> Outcome 
     }
     confirm(args.yes, &format!("{} on wheel {name}: {text}", act.as_str()), name)?;
     let bulk = operator.begin_bulk(act, filter, args.most, &args.why.reason).await?;
-    let bulk = if args.wait { wait(&operator, bulk, output).await? } else { bulk };
+    if args.wait {
+        return finish(&operator, bulk, output).await;
+    }
+    output.say(&line(&bulk), &bulk)?;
+    Ok(Exit::Done)
+}
+
+/// Waits until it is over, and says what came of it.
+pub async fn finish(operator: &Operator, bulk: Job, output: &mut Output) -> Outcome {
+    let bulk = wait(operator, bulk, output).await?;
     output.say(&line(&bulk), &bulk)?;
     Ok(if bulk.refused > 0 { Exit::Partial } else { Exit::Done })
 }

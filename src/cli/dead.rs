@@ -5,14 +5,15 @@ use clap::{Args, Subcommand};
 use super::arguments::{self, ByAndWhy};
 use super::context::{Context, confirm};
 use super::exit::Exit;
-use super::failure::{Failure, Outcome};
+use super::failure::Outcome;
 use super::output::Output;
-use super::{cancel, list, reschedule};
+use super::{bulk, cancel, list, reschedule};
 use crate::clock::Moment;
 use crate::deadline::{Id, State};
 use crate::error::escaped;
-use crate::wheel::Wheel;
-use crate::wheel::answer::{Cursor, Row};
+use crate::operator::Operator;
+use crate::wheel::answer::Cursor;
+use crate::wheel::{BulkAct, BulkFilter};
 
 /// Arguments of `dead`.
 #[derive(Debug, Args)]
@@ -64,7 +65,7 @@ struct Which {
     /// The orders
     #[arg(value_name = "ID", value_parser = arguments::id)]
     ids: Vec<Id>,
-    /// All that are dead
+    /// All that are dead, as a bulk act: it goes on where this program is ended
     #[arg(long)]
     all: bool,
 }
@@ -78,9 +79,9 @@ impl Dead {
 
 /// Runs the verb.
 pub async fn run(args: &Dead, context: &Context, output: &mut Output) -> Outcome {
-    let wheel = context.wheel()?;
     match &args.verb {
         Verb::List { limit, cursor } => {
+            let wheel = context.wheel()?;
             let cursor = cursor.clone().map(Cursor);
             let now = wheel.now().await?;
             let page = wheel
@@ -94,44 +95,45 @@ pub async fn run(args: &Dead, context: &Context, output: &mut Output) -> Outcome
             }
             Ok(Exit::Done)
         }
+        Verb::Revive { which, why } if which.all => {
+            all(BulkAct::Revive, &context.operator(&why.who)?, &why.reason, true, output).await
+        }
         Verb::Revive { which, why } => {
-            let ids = which.ids(&wheel).await?;
-            let answers = context.operator(&why.who)?.revive(&ids, &why.reason).await?;
+            let (ids, operator) = (&which.ids, context.operator(&why.who)?);
+            let answers = operator.revive(ids, &why.reason).await?;
             let mut exits = Vec::new();
             for (id, answer) in ids.iter().zip(answers) {
-                exits.push(reschedule::say(&wheel, id, "revived", answer?, output).await?);
+                exits.push(reschedule::say(operator.wheel(), id, "revived", answer?, output).await?);
             }
             Ok(Exit::of_all(exits))
         }
+        Verb::Drop { which, why, yes } if which.all => {
+            all(BulkAct::Drop, &context.operator(&why.who)?, &why.reason, *yes, output).await
+        }
         Verb::Drop { which, why, yes } => {
-            let ids = which.ids(&wheel).await?;
+            let (ids, operator) = (&which.ids, context.operator(&why.who)?);
+            let name = operator.wheel().name().as_str();
             let what = match ids.as_slice() {
                 [id] => format!("dropping {}", escaped(id.as_str())),
-                ids => format!("dropping {} dead deadlines of wheel {}", ids.len(), wheel.name()),
+                ids => format!("dropping {} dead deadlines of wheel {name}", ids.len()),
             };
-            confirm(*yes, &what, wheel.name().as_str())?;
-            let answers = context.operator(&why.who)?.drop(&ids, &why.reason).await?;
-            cancel::say_all(wheel.name().as_str(), &ids, answers, output)
+            confirm(*yes, &what, name)?;
+            let answers = operator.drop(ids, &why.reason).await?;
+            cancel::say_all(name, ids, answers, output)
         }
     }
 }
 
-impl Which {
-    async fn ids(&self, wheel: &Wheel) -> Result<Vec<Id>, Failure> {
-        if !self.all {
-            return Ok(self.ids.clone());
-        }
-        let (mut ids, mut cursor) = (Vec::new(), None);
-        loop {
-            let page = wheel.list(State::Dead, Moment::EPOCH, Moment::MAX, cursor.as_ref(), 500).await?;
-            ids.extend(page.rows.into_iter().filter_map(|row| match row {
-                Row::Live { entry, .. } => Some(entry.id),
-                _ => None,
-            }));
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(ids);
-            }
-        }
+/// All that are dead, as the page does it: a job of the wheel, which goes on where this program is ended, and touches each once.
+async fn all(act: BulkAct, operator: &Operator, reason: &str, yes: bool, output: &mut Output) -> Outcome {
+    let filter = BulkFilter::default();
+    let name = operator.wheel().name().as_str();
+    let dead = operator.preview(act, &filter).await?.matched;
+    if dead == 0 {
+        output.note(&format!("none on wheel {name}"));
+        return Ok(Exit::Done);
     }
+    confirm(yes, &format!("{} of {dead} dead deadlines of wheel {name}", act.as_str()), name)?;
+    let begun = operator.begin_bulk(act, filter, None, reason).await?;
+    bulk::finish(operator, begun, output).await
 }

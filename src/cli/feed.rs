@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::arguments::ByAndWhy;
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::{Failure, Outcome};
@@ -32,11 +33,14 @@ pub struct Feed {
     /// Lists what was fed lately instead
     #[arg(long, conflicts_with = "once")]
     runs: bool,
+    #[command(flatten)]
+    why: ByAndWhy,
 }
 
 /// Feeds.
 pub async fn run(args: &Feed, context: &Context, output: &mut Output) -> Outcome {
-    let wheel = context.wheel()?;
+    let operator = context.operator(&args.why.who)?;
+    let wheel = operator.wheel().clone();
     if args.runs {
         return runs(&wheel, "feed", output).await;
     }
@@ -55,7 +59,11 @@ pub async fn run(args: &Feed, context: &Context, output: &mut Output) -> Outcome
         let progress = |report: &Report| bar.set_position(report.seen);
         let look = async {
             if args.once {
-                return job.run(args.anew, progress).await.map(|report| Looked::Ran(Box::new(report)));
+                // One that goes on is a part of the fleet; one that was asked for is an act.
+                let fed = async { job.run(args.anew, progress).await.map(|report| (report.changed(), report)) };
+                let about = if args.anew { "feed, anew" } else { "feed" };
+                let report = operator.run(about, &args.why.reason, fed).await?;
+                return Ok(Looked::Ran(Box::new(report)));
             }
             job.look().await
         };

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::arguments::ByAndWhy;
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::Outcome;
@@ -20,12 +21,16 @@ pub struct Verify {
     /// Mends what can be mended without guessing
     #[arg(long)]
     pub heal: bool,
+    #[command(flatten)]
+    why: ByAndWhy,
 }
 
 /// Verifies.
 pub async fn run(args: &Verify, context: &Context, output: &mut Output) -> Outcome {
-    let wheel = context.wheel()?;
-    let found = wheel.verify(args.heal).await?;
+    let operator = context.operator(&args.why.who)?;
+    let wheel = operator.wheel();
+    // Looking is no act; mending is one of a person.
+    let found = if args.heal { operator.heal(&args.why.reason).await? } else { wheel.verify(false).await? };
     let open = found.findings.iter().filter(|f| !f.healed).count();
     if output.is_json() {
         output.object(&found)?;

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::arguments::ByAndWhy;
 use super::context::{Context, confirm};
 use super::exit::Exit;
 use super::failure::Outcome;
@@ -27,11 +28,13 @@ pub struct WheelCommand {
 enum Verb {
     /// Lists the wheels that this Redis knows
     List,
-    /// Removes a wheel and every deadline on it
+    /// Removes a wheel and every deadline on it; its audit stays
     Drop {
         /// Does not ask
         #[arg(long)]
         yes: bool,
+        #[command(flatten)]
+        why: ByAndWhy,
     },
     /// Moves a wheel to another number of shards. Stop its workers first; run it again if it was cut off
     Reshard {
@@ -41,6 +44,8 @@ enum Verb {
         /// Does not ask
         #[arg(long)]
         yes: bool,
+        #[command(flatten)]
+        why: ByAndWhy,
     },
 }
 
@@ -55,18 +60,18 @@ impl WheelCommand {
 pub async fn run(args: &WheelCommand, context: &Context, output: &mut Output) -> Outcome {
     match &args.verb {
         Verb::List => list(context, output).await,
-        Verb::Drop { yes } => {
-            let wheel = context.wheel()?;
-            let name = wheel.name().as_str();
-            let stats = wheel.stats().await?;
+        Verb::Drop { yes, why } => {
+            let operator = context.operator(&why.who)?;
+            let name = operator.wheel().name().as_str();
+            let stats = operator.wheel().stats().await?;
             let held = stats.scheduled + stats.leased + stats.dead;
             confirm(*yes, &format!("removing wheel {name} with {held} deadlines"), name)?;
-            let removed = wheel.drop_wheel().await?;
+            let (held, removed) = operator.remove(&why.reason).await?;
             let object = json!({"outcome": "dropped", "wheel": name, "deadlines": held, "keys": removed});
             output.say(&format!("{name}: dropped, {held} deadlines, {removed} keys"), &object)?;
             Ok(Exit::Done)
         }
-        Verb::Reshard { shards, yes } => reshard(*shards, *yes, context, output).await,
+        Verb::Reshard { shards, yes, why } => reshard(*shards, *yes, why, context, output).await,
     }
 }
 
@@ -95,15 +100,21 @@ async fn list(context: &Context, output: &mut Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn reshard(shards: u32, yes: bool, context: &Context, output: &mut Output) -> Outcome {
+async fn reshard(
+    shards: u32,
+    yes: bool,
+    why: &ByAndWhy,
+    context: &Context,
+    output: &mut Output,
+) -> Outcome {
     let to = ShardCount::new(shards)?;
-    let wheel = context.wheel()?;
+    let operator = context.operator(&why.who)?;
+    let wheel = operator.wheel();
     let name = wheel.name().as_str();
     let from = wheel.shards().get();
     confirm(yes, &format!("moving wheel {name} from {from} to {shards} shards"), name)?;
     let bar = super::enqueue::progress(output, None);
-    wheel.reshard(to, |carried| bar.set_position(carried)).await?;
-    let carried = bar.position();
+    let (_, carried) = operator.reshard(to, &why.reason, |carried| bar.set_position(carried)).await?;
     bar.finish_and_clear();
     let object =
         json!({"outcome": "resharded", "wheel": name, "from": from, "shards": shards, "carried": carried});

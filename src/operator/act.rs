@@ -31,13 +31,21 @@ pub enum Act {
     Run,
     /// Stops a bulk act.
     Stop,
+    /// Mends what a scan finds damaged.
+    Heal,
+    /// Takes over what was exported.
+    Import,
+    /// Moves the wheel to another number of shards.
+    Reshard,
+    /// Removes the wheel.
+    Remove,
     /// The breaker's own act: it stops closing. No person does it.
     Trip,
 }
 
 impl Act {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 18] = [
         Self::Close,
         Self::Reschedule,
         Self::Cancel,
@@ -51,6 +59,10 @@ impl Act {
         Self::Acknowledge,
         Self::Run,
         Self::Stop,
+        Self::Heal,
+        Self::Import,
+        Self::Reshard,
+        Self::Remove,
         Self::Trip,
     ];
 
@@ -70,6 +82,10 @@ impl Act {
             Self::Acknowledge => "acknowledge",
             Self::Run => "run",
             Self::Stop => "stop",
+            Self::Heal => "heal",
+            Self::Import => "import",
+            Self::Reshard => "reshard",
+            Self::Remove => "remove",
             Self::Trip => "trip",
         }
     }

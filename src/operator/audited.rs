@@ -64,6 +64,15 @@ impl Sum {
         Self { asked: Some(done), ..Self::done(done) }
     }
 
+    /// Done to so many of those there turned out to be; the others are what `rest` says.
+    pub fn some(done: u64, of: u64, rest: &str) -> Self {
+        if done == of {
+            return Self::changed(done);
+        }
+        let said = Some(format!("{} {rest}", of - done.min(of)));
+        Self { outcome: AuditOutcome::Partial, done, asked: Some(of), said }
+    }
+
     pub fn refused(said: &str) -> Self {
         Self { outcome: AuditOutcome::Refused, done: 0, asked: None, said: Some(said.to_owned()) }
     }
