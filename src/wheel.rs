@@ -63,7 +63,7 @@ pub use history::{Event, Survey};
 pub use hour::{Hour, MINUTES as HOUR_MINUTES, Minute};
 pub use incident::{Acknowledged, Acknowledgement, Incident, IncidentKind, Paid, Payment};
 pub use job::{Job, JobRecord, Taken};
-pub use presence::{Presence, WorkerRecord};
+pub use presence::{Presence, WorkerRecord, held_back, pauses};
 pub use rate::{Bucket, Grant, Rate, Wish};
 pub use request::Begun;
 pub use server::ServerFacts;

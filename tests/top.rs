@@ -10,6 +10,7 @@ use crate::rig::cli::{Cli, Ran, duewheel};
 use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::tmux::Terminal;
 use crate::rig::wheel::{after, bury, enqueue, settings, wheel};
+use crate::rig::worker::{Fleet, Plan};
 use crate::rig::{PATIENCE, signal};
 
 /// A shell with a wheel; the program is called `duewheel` there.
@@ -54,7 +55,7 @@ async fn from_the_terminal_a_dead_order_is_found_understood_and_revived() {
     let top = terminal(&server, wheel.name().as_str(), (100, 30));
     top.line("stty -g > before; duewheel top --interval 500ms --by alice");
     let seen = top.shows("no worker: nobody closes orders on this wheel");
-    assert!(seen.contains("1 Overview 2 Wheel 3 Deadlines 4 Dead 5 Workers"), "{seen}");
+    assert!(seen.contains("1 Overview 2 Wheel 3 Deadlines 4 Dead 5 Hooks 6 Workers"), "{seen}");
     assert!(seen.lines().any(|l| l.contains("dead") && l.contains("12")), "{seen}");
 
     top.press(&["4"]);
@@ -162,6 +163,58 @@ async fn pause_and_resume_want_a_reason_and_show_at_once() {
     assert_eq!(wheel.stats().await.unwrap().paused_shards, 0);
     top.press(&["C-c"]);
     top.shows_when("the shell again", |screen| screen.contains("ready>") && !screen.contains("Overview"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_process_is_drained_by_its_key_and_claims_nothing_more() {
+    if !Terminal::is_there() {
+        return;
+    }
+    let server = RedisServer::start(RedisOptions::default());
+    let fleet = Fleet::new(&server, &Plan::new(server.url()).shards(4).hook("kind", "\"log\"")).await;
+    let mut worker = fleet.start();
+    fleet.known(&[&worker]).await;
+    let wheel = &fleet.wheel;
+    let set = format!("--set wheel.{}.shards=4", wheel.name());
+    let top = terminal(&server, wheel.name().as_str(), (110, 24));
+    top.line(&format!("duewheel top --interval 300ms --by alice {set}"));
+    top.press(&["5"]);
+    top.shows("1 of 1 workers claim");
+    // What is drained is the worker under the cursor, on its own tab and nowhere else.
+    top.press(&["d"]);
+    top.shows("only a worker is drained");
+    top.press(&["6"]);
+    top.shows("serving");
+    top.press(&["d"]);
+    top.shows(&format!("Drain worker {}", worker_name(wheel).await));
+    top.press(&["Enter"]);
+    top.shows("a reason is needed");
+    top.type_text("a new version");
+    top.press(&["Enter"]);
+    top.shows(" drains");
+    // The worker itself says so, with its next heartbeat.
+    top.shows_when("that it drains", |screen| screen.contains("draining") && !screen.contains("serving"));
+    top.press(&["5"]);
+    top.shows("no worker claims");
+    enqueue(wheel, "waits", after(0)).await.unwrap();
+    crate::rig::eventually(PATIENCE, async || (wheel.stats().await.ok()?.due == 1).then_some(())).await;
+    worker.still_runs();
+    let note = wheel.presence().await.unwrap().workers[0].drained.clone().unwrap();
+    assert_eq!(note.reason, "a new version");
+    let written = audit(&server, wheel);
+    assert!(written.contains("drain") && written.contains("alice"), "{written}");
+    // Let go on, it closes what has waited.
+    assert!(wheel.drain_worker(&wheel.presence().await.unwrap().workers[0].token, None).await.unwrap());
+    fleet.idle(PATIENCE).await;
+    assert_eq!(state(wheel, "waits").await, State::Ended);
+    top.press(&["q"]);
+    top.shows_when("the shell again", |screen| screen.contains("ready>") && !screen.contains("Overview"));
+}
+
+/// The only worker's name for people.
+async fn worker_name(wheel: &Wheel) -> String {
+    let workers = wheel.presence().await.unwrap().workers;
+    format!("{}:{}", workers[0].host, workers[0].pid)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

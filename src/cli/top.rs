@@ -7,6 +7,7 @@ mod deed;
 mod dialog;
 #[cfg(test)]
 mod drawn;
+mod hook;
 mod keys;
 mod look;
 mod model;
@@ -33,7 +34,7 @@ use model::Model;
 #[derive(Debug, Args)]
 #[command(
     about = "Shows the wheel live in the terminal, and acts on it",
-    long_about = "Shows the wheel live in the terminal: what is due, what comes, how late, the dead, the workers; and acts on it: revive, \
+    long_about = "Shows the wheel live in the terminal: what is due, what comes, how late, the dead, the hook, the workers; and acts on it: revive, \
                   cancel, close, pause, resume, drain, each after a confirmation and with a reason, audited under your name. `?` lists the \
                   keys.\n\nWhere stdout or stdin is no terminal, or with --once or --json, it prints one table (or one object) and ends.",
     after_help = "Examples:\n  duewheel top\n  duewheel top --read-only            look, but touch nothing\n  duewheel top --interval 10s\n  \

@@ -297,6 +297,22 @@ pub struct Stats {
     pub totals: std::collections::BTreeMap<String, u64>,
 }
 
+impl Stats {
+    /// What the hook has answered since the shards were formatted: the word, how often, and what it means.
+    pub fn verdicts(&self) -> [(&'static str, u64, &'static str); 7] {
+        [
+            ("closed", "the hook closed the order"),
+            ("skipped", "it was paid, or closed by somebody else"),
+            ("retried", "attempts that closed nothing and were put off"),
+            ("buried", "put aside as dead, for a person"),
+            ("lost", "leases that ended because their worker was gone"),
+            ("reminded", "reminders that were given"),
+            ("reminder_failed", "reminders that were given up"),
+        ]
+        .map(|(word, what)| (word, self.totals.get(word).copied().unwrap_or_default(), what))
+    }
+}
+
 /// Closes that will come due in one stretch of the future.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct ForecastBucket {

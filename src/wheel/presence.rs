@@ -153,6 +153,29 @@ impl Wheel {
     }
 }
 
+/// Why workers claim nothing just now, and how many each reason holds back; the one of most workers first.
+pub fn held_back(workers: &[WorkerRecord]) -> Vec<(&str, usize)> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in workers.iter().flat_map(|worker| &worker.held_back) {
+        *counts.entry(reason).or_default() += 1;
+    }
+    let mut reasons: Vec<_> = counts.into_iter().collect();
+    reasons.sort_by_key(|(_, workers)| std::cmp::Reverse(*workers));
+    reasons
+}
+
+/// The endpoints that asked for a pause that is not over, with the latest moment that any worker was told, and how many were told.
+pub fn pauses(workers: &[WorkerRecord], now: Moment) -> Vec<(&str, Moment, usize)> {
+    let mut pauses: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
+    let all = workers.iter().flat_map(|worker| &worker.pauses);
+    for (name, until) in all.filter(|(_, until)| **until > now.as_millis()) {
+        let known = pauses.entry(name).or_default();
+        *known = (known.0.max(*until), known.1 + 1);
+    }
+    let moment = |until| Moment::EPOCH.plus(Duration::from_millis(until));
+    pauses.into_iter().map(|(name, (until, workers))| (name, moment(until), workers)).collect()
+}
+
 fn tokens(value: redis::Value) -> Result<Vec<String>> {
     let mut reply = reply::Reply::array("roster", value)?;
     let mut words = Vec::with_capacity(reply.len());

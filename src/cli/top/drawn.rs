@@ -12,6 +12,7 @@ use super::look::{Listing, Seen};
 use super::model::{Model, Overlay, Tab, Wanted};
 use super::view;
 use crate::clock::Moment;
+use crate::config::Shown;
 use crate::deadline::{Cause, Generation, Id, Note, Payload, Stage, State};
 use crate::slot::Slot;
 use crate::wheel::answer::{Entry, Row, Stats};
@@ -59,6 +60,9 @@ fn seen() -> Seen {
             .collect(),
         redis: None,
         swept_at: Some(moment(NOW - 61_000)),
+        settings: [("hook.kind", "\"webhook\""), ("hook.url", "\"https://shop.example/close\""), ("circuit.window", "\"10s\"")]
+            .map(|(key, value)| Shown { key: key.to_owned(), value: value.to_owned(), source: "default".to_owned() })
+            .into(),
     }
 }
 
@@ -163,6 +167,25 @@ fn trouble_stands_above_everything() {
     let shown = text(&mut model, 80, 24);
     assert!(!shown.contains('\u{202e}') && !shown.contains('\u{1b}'), "{shown}");
     insta::assert_snapshot!("alarms", shown);
+}
+
+#[test]
+fn what_holds_the_hook_back_is_said_with_how_many_workers_and_until_when() {
+    let mut model = model(Tab::Hooks);
+    let mut seen = seen();
+    for worker in &mut seen.workers {
+        worker.held_back = vec!["shop.example:443 is not asked: status 503\u{1b}[2J".to_owned()];
+        worker.pauses = [("shop.example:443".to_owned(), NOW + 90_000), ("over".to_owned(), NOW - 1)].into();
+    }
+    seen.held.paused = Some(Note { actor: "bob\u{202e}".to_owned(), reason: "look".to_owned() });
+    model.take(seen, None);
+    let shown = text(&mut model, 100, 24);
+    assert!(!shown.contains('\u{202e}') && !shown.contains('\u{1b}') && !shown.contains("over "), "{shown}");
+    insta::assert_snapshot!("hooks_held_back", shown);
+    // Lines that do not fit are scrolled to.
+    assert!(!text(&mut model, 100, 10).contains("circuit.window"));
+    keys(&mut model, "G");
+    assert!(text(&mut model, 100, 10).contains("circuit.window"));
 }
 
 #[test]

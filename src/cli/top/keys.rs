@@ -31,7 +31,7 @@ const FILTER_MOST: usize = 128;
 
 /// The keys, for `?`.
 pub const KEYS: [(&str, &str); 17] = [
-    ("Tab, ←, →, 1-5", "another tab"),
+    ("Tab, ←, →, 1-6", "another tab"),
     ("↑, ↓, PgUp, PgDn, Home, End", "another line"),
     ("Enter", "the order's story, and why it is not closed"),
     ("/", "filter by id or reason; Esc clears it"),
@@ -77,7 +77,7 @@ fn in_tab(model: &mut Model, key: KeyCode) -> Option<Ask> {
         KeyCode::Char('q') => return Some(Ask::Quit),
         KeyCode::Tab | KeyCode::Right | KeyCode::Char('l') => return turn(model, 1),
         KeyCode::BackTab | KeyCode::Left | KeyCode::Char('h') => return turn(model, Tab::ALL.len() - 1),
-        KeyCode::Char(digit @ '1'..='5') => {
+        KeyCode::Char(digit @ '1'..='6') => {
             let place = digit as usize - '1' as usize;
             return turn(model, Tab::ALL.len() + place - model.tab.place());
         }

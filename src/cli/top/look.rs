@@ -1,10 +1,13 @@
 //! How the screen is read from Redis: one look at the whole wheel, and the rows of the tab in sight.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::context::Context;
+use super::hook;
 use super::model::{Tab, Wanted};
 use crate::clock::{Moment, distance};
+use crate::config::Shown;
 use crate::deadline::{Id, State};
 use crate::error::{Result, escaped, escaped_json};
 #[cfg(feature = "sql")]
@@ -42,6 +45,8 @@ pub struct Seen {
     pub redis: Option<ServerFacts>,
     /// When the last sweep that was finished began.
     pub swept_at: Option<Moment>,
+    /// The settings of hook, reminders, circuit, breaker and limit: key, value, source.
+    pub settings: Arc<[Shown]>,
 }
 
 impl Seen {
@@ -80,18 +85,20 @@ pub struct Reader {
     wheel: Wheel,
     #[cfg(feature = "sql")]
     table: Option<SqlSettings>,
+    settings: Arc<[Shown]>,
     looks: u32,
     seldom: (Option<ServerFacts>, Option<Moment>),
 }
 
 impl Reader {
     /// Of this wheel.
-    #[cfg_attr(not(feature = "sql"), allow(unused_variables, reason = "only the orders table is configured"))]
     pub fn new(wheel: Wheel, context: &Context) -> Self {
         #[cfg(feature = "sql")]
         let table = context.wheel_config().ok().and_then(super::super::net::declared).cloned();
+        let settings = hook::settings(wheel.name().as_str(), &context.config.shown);
         Self {
             wheel,
+            settings,
             #[cfg(feature = "sql")]
             table,
             looks: 0,
@@ -126,6 +133,7 @@ impl Reader {
             heat: self.wheel.forecast_by_shard(now, Duration::from_secs(60), MINUTES).await?,
             redis: self.seldom.0.clone(),
             swept_at: self.seldom.1,
+            settings: self.settings.clone(),
             stats,
         })
     }

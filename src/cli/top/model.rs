@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::dialog::Dialog;
+use super::hook;
 use super::look::{Listing, Seen};
 use crate::deadline::{Id, State};
 use crate::error::escaped;
@@ -19,13 +20,16 @@ pub enum Tab {
     Deadlines,
     /// What waits for a person.
     Dead,
+    /// What closes orders, and what holds it back.
+    Hooks,
     /// Who closes.
     Workers,
 }
 
 impl Tab {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Overview, Self::Wheel, Self::Deadlines, Self::Dead, Self::Workers];
+    pub const ALL: [Self; 6] =
+        [Self::Overview, Self::Wheel, Self::Deadlines, Self::Dead, Self::Hooks, Self::Workers];
 
     /// What it is called.
     pub fn title(self) -> &'static str {
@@ -34,6 +38,7 @@ impl Tab {
             Self::Wheel => "Wheel",
             Self::Deadlines => "Deadlines",
             Self::Dead => "Dead",
+            Self::Hooks => "Hooks",
             Self::Workers => "Workers",
         }
     }
@@ -145,7 +150,7 @@ pub struct Model {
     /// What is being done right now.
     pub doing: Option<String>,
     /// The line of each tab that the cursor is on.
-    pub lines: [usize; 5],
+    pub lines: [usize; Tab::ALL.len()],
     /// How many lines the body had when it was last drawn, for page keys.
     pub page: usize,
 }
@@ -166,7 +171,7 @@ impl Model {
             overlay: Overlay::None,
             said: None,
             doing: None,
-            lines: [0; 5],
+            lines: [0; Tab::ALL.len()],
             page: 10,
         }
     }
@@ -214,6 +219,7 @@ impl Model {
         match self.tab {
             Tab::Overview => 0,
             Tab::Wheel => seen.map_or(0, |seen| seen.heat.len()),
+            Tab::Hooks => seen.map_or(0, |seen| hook::lines(seen).len()),
             Tab::Workers => seen.map_or(0, |seen| seen.workers.len()),
             Tab::Deadlines | Tab::Dead => self.listing().map_or(0, |listing| listing.rows.len()),
         }

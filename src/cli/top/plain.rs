@@ -10,7 +10,7 @@ use super::overview::{alarms, facts};
 use crate::clock::Moment;
 use crate::error::escaped;
 use crate::wheel::shape::stats_json;
-use crate::wheel::{Minute, WorkerRecord};
+use crate::wheel::{Minute, WorkerRecord, held_back, pauses};
 
 /// Prints it.
 pub async fn print(reader: &mut Reader, output: &mut Output) -> Outcome {
@@ -79,6 +79,13 @@ fn object(wheel: &str, seen: &Seen) -> Value {
         object["from_ms"] = minute.from_ms.into();
         object
     };
+    let held = held_back(&seen.workers).into_iter();
+    let held: Vec<_> = held.map(|(reason, workers)| json!({"reason": reason, "workers": workers})).collect();
+    let pauses = pauses(&seen.workers, seen.now).into_iter();
+    let pauses: Vec<_> = pauses
+        .map(|(endpoint, until, workers)| json!({"endpoint": endpoint, "until": until.to_string(), "workers": workers}))
+        .collect();
+    let verdicts = seen.stats.verdicts().map(|(word, count, _)| (word.to_owned(), Value::from(count)));
     let field = |name: &str| seen.redis.as_ref().and_then(|facts| facts.field(name));
     json!({
         "wheel": wheel,
@@ -92,6 +99,7 @@ fn object(wheel: &str, seen: &Seen) -> Value {
         "last_5_minutes": counts(&five),
         "last_hour": counts(&seen.hour.sum()),
         "minutes": seen.hour.minutes.iter().map(minute).collect::<Vec<_>>(),
+        "hook": {"held_back": held, "pauses": pauses, "verdicts": Value::Object(verdicts.into_iter().collect())},
         "workers": seen.workers,
         "swept_at": seen.swept_at.map(|at| at.to_string()),
         "redis": {

@@ -1,6 +1,7 @@
 //! How the model is drawn: pure functions from the model to a frame, whatever its size. Colour is never the only sign of anything.
 
 mod heat;
+mod hook;
 mod ink;
 mod over;
 mod table;
@@ -71,7 +72,7 @@ fn tabs(model: &Model, width: u16, ink: Ink) -> Line<'static> {
     let all = Tab::ALL.iter().map(|tab| tab.title().len() + 3).sum::<usize>() + model.wheel.len() + 2;
     if all > usize::from(width) {
         let place = model.tab.place() + 1;
-        spans.push(Span::styled(format!("‹{place}/5 {}›", model.tab.title()), ink.chosen()));
+        spans.push(Span::styled(format!("‹{place}/{} {}›", Tab::ALL.len(), model.tab.title()), ink.chosen()));
         return Line::from(spans);
     }
     for tab in Tab::ALL {
@@ -96,6 +97,7 @@ fn footer(model: &Model, width: u16, ink: Ink) -> Line<'static> {
             (Overlay::Detail(_), _) => "Esc back  r revive  c cancel  f close  y copy",
             (_, Tab::Deadlines) => "Enter story  / filter  s state  c cancel  f close  ? help",
             (_, Tab::Dead) => "Enter story  / filter  r revive  c drop  R C all  ? help",
+            (_, Tab::Hooks) => "↑ ↓ more  p pause  ? help  q quit",
             (_, Tab::Workers) => "d drain  p pause  ? help  q quit",
             _ => "Tab: next  p pause  ? help  q quit",
         };
@@ -114,6 +116,7 @@ fn tab(frame: &mut Frame<'_>, area: Rect, model: &Model, ink: Ink) {
         Tab::Overview => overview(frame, area, seen, ink),
         Tab::Wheel => heat::draw(frame, area, seen, model.line(), ink),
         Tab::Deadlines | Tab::Dead => table::deadlines(frame, area, model, seen.now, ink),
+        Tab::Hooks => hook::draw(frame, area, seen, model.line(), ink),
         Tab::Workers => table::workers(frame, area, model, seen, ink),
     }
 }

@@ -1,7 +1,5 @@
 //! The hook of the wheel: what closes its orders, what holds it back and until when, what it has answered.
 
-use std::collections::BTreeMap;
-
 use askama::Template;
 
 use super::fault::Outcome;
@@ -9,8 +7,7 @@ use super::figure::{At, count, of};
 use super::frame::Frame;
 use super::visit::Visit;
 use crate::http::Setting;
-use crate::wheel::answer::Stats;
-use crate::wheel::{Held, WorkerRecord};
+use crate::wheel::{Held, held_back, pauses};
 
 #[derive(Template)]
 #[template(path = "hooks.html")]
@@ -83,9 +80,23 @@ pub(super) async fn show(visit: Visit) -> Outcome {
         serving: of(workers.len() as u64, "worker", "workers"),
         claiming: of(workers.len() as u64, "worker claims", "workers claim"),
         workers: workers.len() as u64,
-        held_back: reasons(&workers),
-        endpoints: endpoints(&workers, now),
-        verdicts: verdicts(&stats),
+        held_back: held_back(&workers)
+            .into_iter()
+            .map(|(text, workers)| Reason { text: text.to_owned(), workers })
+            .collect(),
+        endpoints: pauses(&workers, now)
+            .into_iter()
+            .map(|(name, until, workers)| Endpoint {
+                name: name.to_owned(),
+                until: At::seen(until, now),
+                workers,
+            })
+            .collect(),
+        verdicts: stats
+            .verdicts()
+            .into_iter()
+            .map(|(word, total, what)| Verdict { word, count: count(total), what })
+            .collect(),
     };
     visit.page(&page)
 }
@@ -99,50 +110,4 @@ fn keys(settings: &[Setting], sections: &[&str]) -> Vec<Key> {
         source: setting.source.clone(),
     };
     settings.iter().filter(below).map(key).collect()
-}
-
-/// Each reason once, the one of most workers first.
-fn reasons(workers: &[WorkerRecord]) -> Vec<Reason> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for reason in workers.iter().flat_map(|worker| &worker.held_back) {
-        *counts.entry(reason).or_default() += 1;
-    }
-    let reason = |(text, workers): (&str, usize)| Reason { text: text.to_owned(), workers };
-    let mut reasons: Vec<_> = counts.into_iter().map(reason).collect();
-    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.workers));
-    reasons
-}
-
-/// Each endpoint once, with the latest moment that any worker was told; what is over is left out.
-fn endpoints(workers: &[WorkerRecord], now: crate::clock::Moment) -> Vec<Endpoint> {
-    let mut pauses: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
-    for (name, until) in
-        workers.iter().flat_map(|worker| &worker.pauses).filter(|(_, until)| **until > now.as_millis())
-    {
-        let known = pauses.entry(name).or_default();
-        *known = (known.0.max(*until), known.1 + 1);
-    }
-    let endpoint = |(name, (until, workers)): (&str, (u64, usize))| Endpoint {
-        name: name.to_owned(),
-        until: At::seen(crate::clock::Moment::EPOCH.plus(std::time::Duration::from_millis(until)), now),
-        workers,
-    };
-    pauses.into_iter().map(endpoint).collect()
-}
-
-fn verdicts(stats: &Stats) -> Vec<Verdict> {
-    let words = [
-        ("closed", "the hook closed the order"),
-        ("skipped", "it was paid, or closed by somebody else"),
-        ("retried", "attempts that closed nothing and were put off"),
-        ("buried", "put aside as dead, for a person"),
-        ("lost", "leases that ended because their worker was gone"),
-        ("reminded", "reminders that were given"),
-        ("reminder_failed", "reminders that were given up"),
-    ];
-    let verdict = |(word, what)| {
-        let total = stats.totals.get(word).copied().unwrap_or_default();
-        Verdict { word, count: count(total), what }
-    };
-    words.into_iter().map(verdict).collect()
 }
