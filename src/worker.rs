@@ -207,7 +207,7 @@ impl Worker {
             self.measures.clone(),
             limits.clone(),
         ));
-        services.spawn(self.driven(recorder::Recorder(ledger.clone()), &end));
+        services.spawn(self.driven(recorder::Recorder::new(ledger.clone()), &end));
         let reader = ClockReader::new(self.hook.clone(), limits.clocks.clone());
         services.spawn(self.driven(reader, &end));
 

@@ -1,5 +1,6 @@
 //! The command line: every verb, every refusal with its code, and nothing stored by a call that was refused.
 
+mod audit;
 mod bulk;
 mod help;
 mod inputs;

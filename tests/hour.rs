@@ -86,6 +86,50 @@ async fn a_worker_that_dies_has_told_what_it_did_by_outcome() {
 }
 
 #[tokio::test]
+async fn what_is_cancelled_by_anybody_is_counted_once_however_many_workers_tell_of_it() {
+    let wheel = wheel(RedisServer::shared(), 4).await;
+    let cancelled = async || hour(&wheel).await.sum().cancelled;
+    // So it was before anybody looked: nobody knows in which minute.
+    wheel.cancel(&["before"].map(crate::rig::wheel::id)).await;
+    enqueue(&wheel, "before-2", after(60_000)).await.unwrap();
+    wheel.cancel(&["before-2"].map(crate::rig::wheel::id)).await;
+    let mut total = 0;
+    for _ in 0..3 {
+        total = wheel.record_cancelled(None).await.unwrap();
+    }
+    assert_eq!(cancelled().await, 0);
+    for n in 0..40 {
+        enqueue(&wheel, &format!("o-{n}"), after(60_000)).await.unwrap();
+    }
+    let ids: Vec<_> = (0..40).map(|n| crate::rig::wheel::id(&format!("o-{n}"))).collect();
+    // As if the others had told of it a minute ago: the minutes of one test are too few.
+    let before = minute_key(&wheel, 1).await;
+    RedisServer::shared().command::<u64>(&["HSET", &before, "=", &format!("t {total}")]);
+    wheel.cancel(&ids).await;
+    let known = wheel.record_cancelled(None).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(wheel.record_cancelled(Some(known)).await.unwrap(), known);
+        wheel.record_cancelled(None).await.unwrap();
+    }
+    assert_eq!(cancelled().await, 40);
+    // A share of a worker is beside it.
+    wheel.record_hour("a", &[minute(&wheel, 0, 3).await]).await.unwrap();
+    let sum = hour(&wheel).await.sum();
+    assert_eq!((sum.closed, sum.cancelled), (3, 40));
+    let worker = Mate::start(&wheel, Arc::new(Recorder::closing()), quick());
+    enqueue(&wheel, "closes", after(0)).await.unwrap();
+    eventually(PATIENCE, async || (hour(&wheel).await.sum().closed == 4).then_some(())).await;
+    worker.drain().await;
+    assert_eq!(cancelled().await, 40);
+}
+
+/// The key of the minute so many before the present one.
+async fn minute_key(wheel: &Wheel, back: u64) -> String {
+    let now = wheel.now().await.unwrap().as_millis();
+    format!("dw1:{{{}}}:hour:{}", wheel.name(), now / 60_000 - back)
+}
+
+#[tokio::test]
 async fn percentiles_of_the_fleet_are_those_of_all_shares_together() {
     let wheel = wheel(RedisServer::shared(), 1).await;
     // One worker is on time 99 times, another one late once: half are within a millisecond, one in a hundred took up to 5 s.

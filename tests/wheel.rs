@@ -5,7 +5,7 @@ use std::time::Duration;
 use duewheel::deadline::{Cause, DueAt, Note, Outcome, State};
 use duewheel::shard::Shard;
 use duewheel::wheel::answer::{Cancelled, EnqueuedHow, Refusal, Settled};
-use duewheel::wheel::{Renewed, Settlement, ShardState, What};
+use duewheel::wheel::{Look, Narrow, Renewed, Settlement, ShardState, What};
 
 use crate::rig::redis::RedisServer;
 use crate::rig::wheel::{after, ask, claim, deadline, enqueue, id, ids, moment, wheel};
@@ -303,6 +303,65 @@ async fn a_listing_pages_through_all_shards_in_time_order() {
     }
     assert_eq!(seen.len(), 257);
     assert!(seen.windows(2).all(|w| w[0] < w[1]), "in order, none twice");
+}
+
+#[tokio::test]
+async fn a_listing_narrowed_by_attempts_or_reason_is_all_of_it_filtered_with_bounded_looks() {
+    let wheel = wheel(RedisServer::shared(), 4).await;
+    let batch: Vec<_> = (0..120).map(|n| deadline(&format!("o-{n:03}"), after(0))).collect();
+    wheel.enqueue_batch(&batch, duewheel::deadline::OnConflict::Keep, false).await;
+    // The first fails once and waits; the second twice; the third three times; the fourth is dead then.
+    for round in 0..4_u64 {
+        for shard in wheel.shards().all() {
+            let leases = claim(&wheel, shard, 10 * round + u64::from(shard.0) + 1).await.leases;
+            let judged = leases.iter().map(|lease| {
+                let kind = lease.id.as_str()[2..].parse::<u64>().unwrap() % 4;
+                let what = match (kind == round, kind) {
+                    (true, 3) => What::Bury(format!("status {}", if lease.id.as_str() < "o-060" { 500 } else { 409 })),
+                    (true, _) => What::Retry(Duration::from_secs(3600)),
+                    (false, _) => What::Retry(Duration::ZERO),
+                };
+                Settlement { id: lease.id.clone(), fence: lease.fence, what }
+            });
+            wheel.settle(shard, &judged.collect::<Vec<_>>()).await.unwrap();
+        }
+    }
+    let between = || moment(0)..=duewheel::clock::Moment::MAX;
+    let narrow = |attempts, reason: Option<&str>| Narrow { attempts, reason: reason.map(str::to_owned) };
+    let look = Look { limit: 7, most: 25, longest: Duration::from_secs(60) };
+    for (state, narrow, expected) in [
+        (State::Scheduled, narrow(0, None), 90),
+        (State::Scheduled, narrow(1, None), 90),
+        (State::Scheduled, narrow(2, None), 60),
+        (State::Scheduled, narrow(3, None), 30),
+        (State::Scheduled, narrow(4, None), 0),
+        (State::Dead, narrow(4, None), 30),
+        (State::Dead, narrow(0, Some("500")), 15),
+        (State::Dead, narrow(4, Some("status 409")), 15),
+        (State::Dead, narrow(5, Some("500")), 0),
+    ] {
+        let all = wheel.list(state, moment(0), duewheel::clock::Moment::MAX, None, 500).await.unwrap().rows;
+        let filtered: Vec<_> = all.into_iter().filter(|row| narrow.fits(row)).collect();
+        assert_eq!(filtered.len(), expected, "{state:?} {narrow:?}");
+        let (mut rows, mut cursor) = (Vec::new(), None);
+        loop {
+            let found = wheel.list_narrow(None, state, between(), &narrow, cursor.as_ref(), look).await.unwrap();
+            assert!(found.page.rows.len() <= 7 && found.looked_at <= 25, "{found:?}");
+            rows.extend(found.page.rows);
+            cursor = found.page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(rows, filtered, "{state:?} {narrow:?}");
+    }
+    // One look that takes all of it sees no end but the end.
+    let wide = Look { limit: 500, most: 100_000, ..look };
+    let found = wheel.list_narrow(None, State::Scheduled, between(), &narrow(2, None), None, wide).await.unwrap();
+    assert_eq!((found.page.rows.len(), found.page.next, found.looked_at), (60, None, 90));
+    let one = Some(Shard(2));
+    let found = wheel.list_narrow(one, State::Scheduled, between(), &narrow(2, None), None, wide).await.unwrap();
+    assert!(found.page.rows.len() < 60 && !found.page.rows.is_empty(), "of one shard alone");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! `duewheel list`: deadlines by state and time, page by page.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 
 use super::arguments;
@@ -12,15 +14,22 @@ use crate::clock::Moment;
 use crate::deadline::State;
 use crate::error::escaped_json;
 use crate::wheel::answer::{Cursor, Row};
+use crate::wheel::{Look, Narrow};
+
+/// Deadlines that one page looks at, and how long it may take, where it is narrowed by what has no index.
+const MOST: u64 = 100_000;
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Arguments of `list`.
 #[derive(Debug, Args)]
 #[command(
     about = "Lists deadlines by state and time",
     long_about = "Lists deadlines in one state, oldest first (ended ones: in no order). One page, unless --all; the next page is \
-                  asked for with the cursor that is said on stderr. With --json one object a line.",
+                  asked for with the cursor that is said on stderr. With --json one object a line.\n\nThere is no index by attempts or reason: narrowed \
+                  by them, one page looks at about 100,000 deadlines at most, may be short, and goes on by its cursor.",
     after_help = "Examples:\n  duewheel list                                    what fires next\n  duewheel list --state due\n  \
-                  duewheel list --state dead --all --json | jq -r .id\n  duewheel list --from 2026-03-01T00:00:00Z --to \
+                  duewheel list --state dead --all --json | jq -r .id\n  duewheel list --attempts 3\n  \
+                  duewheel list --state dead --reason-holds 'status 500'\n  duewheel list --from 2026-03-01T00:00:00Z --to \
                   2026-03-02T00:00:00Z --limit 500"
 )]
 pub struct List {
@@ -33,6 +42,12 @@ pub struct List {
     /// Up to this moment
     #[arg(long, value_name = "RFC3339", value_parser = arguments::moment)]
     to: Option<Moment>,
+    /// Only with at least so many failed attempts (ended ones: attempts in all)
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    attempts: u32,
+    /// Of the dead, those whose reason holds this text
+    #[arg(long, value_name = "TEXT")]
+    reason_holds: Option<String>,
     /// Rows of a page, 1 to 500
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
@@ -78,6 +93,11 @@ pub async fn run(args: &List, context: &Context, output: &mut Output) -> Outcome
             "--from and --to do not select ended deadlines, which are in no order".to_owned(),
         ));
     }
+    let narrow = Narrow { attempts: args.attempts, reason: args.reason_holds.clone().filter(|text| !text.is_empty()) };
+    if narrow.reason.is_some() && args.state != Wanted::Dead {
+        let text = "--reason-holds selects among the dead alone (--state dead): what is tried again has no reason that is kept";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let wheel = context.wheel()?;
     let now = wheel.now().await?;
     let to = match args.state {
@@ -87,9 +107,12 @@ pub async fn run(args: &List, context: &Context, output: &mut Output) -> Outcome
     let from = args.from.unwrap_or(Moment::EPOCH);
     let limit = if args.all { 500 } else { usize::from(args.limit) };
     let mut cursor = args.cursor.clone().map(Cursor);
-    let mut total = 0;
+    let (mut total, mut looked_at) = (0, 0);
+    let look = Look { limit, most: MOST, longest: LONGEST };
     loop {
-        let page = wheel.list(args.state.state(), from, to, cursor.as_ref(), limit).await?;
+        let found = wheel.list_narrow(None, args.state.state(), from..=to, &narrow, cursor.as_ref(), look).await?;
+        looked_at += found.looked_at;
+        let page = found.page;
         total += page.rows.len();
         print(&page.rows, now, output)?;
         cursor = page.next;
@@ -98,6 +121,10 @@ pub async fn run(args: &List, context: &Context, output: &mut Output) -> Outcome
         }
     }
     match cursor {
+        Some(next) if !narrow.is_wide() => output.note(&format!(
+            "{total} of {looked_at} that were looked at; there may be more: --cursor {}, or --all",
+            next.0
+        )),
         Some(next) => output.note(&format!("there are more: --cursor {}, or --all", next.0)),
         None if total == 0 && !output.is_json() => output.note(&format!("none on wheel {}", wheel.name())),
         None => {}

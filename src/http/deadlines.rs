@@ -1,5 +1,7 @@
 //! One deadline: place it, look at it, end it; and the listing of many.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::value::RawValue;
@@ -13,6 +15,7 @@ use crate::deadline::{Generation, State};
 use crate::error::Result;
 use crate::trace::Traceparent;
 use crate::wheel::answer::{Answer, Cancelled, Cursor, Enqueued, EnqueuedHow, Inspection, Row};
+use crate::wheel::{Look, Narrow};
 use crate::wheel::shape::{EntryJson, ended_json, enqueued_json, entry_json, row_json};
 
 /// `PUT …/deadlines/{id}`.
@@ -150,8 +153,28 @@ pub(super) async fn list(call: Call) -> Outcome {
         }
         _ => to.unwrap_or(Moment::MAX),
     };
-    page(&call, state, from.unwrap_or(Moment::EPOCH), to, limit).await
+    let narrow = Narrow {
+        attempts: query.whole("attempts", 0..=1_000_000, 0)?,
+        reason: query.text("reason").filter(|text| !text.is_empty()).map(str::to_owned),
+    };
+    if narrow.reason.is_some() && state != State::Dead {
+        let detail = "reason selects among the dead alone: what is tried again has none that is kept";
+        return Err(Problem::unprocessable("reason", detail));
+    }
+    let from = from.unwrap_or(Moment::EPOCH);
+    if narrow.is_wide() {
+        return page(&call, state, from, to, limit).await;
+    }
+    let cursor = query.text("cursor").map(|text| Cursor(text.to_owned()));
+    let look = Look { limit: usize::try_from(limit).unwrap_or(500), most: NARROW_MOST, longest: NARROW_LONGEST };
+    let found = wheel.list_narrow(None, state, from..=to, &narrow, cursor.as_ref(), look).await;
+    let found = found.map_err(|e| call.failed(&e))?.page;
+    Ok(listed(wheel.name().as_str(), &found.rows, found.next.map(|next| next.0)))
 }
+
+/// Deadlines that one page looks at, and how long it may take, where it is narrowed by what has no index.
+const NARROW_MOST: u64 = 100_000;
+const NARROW_LONGEST: Duration = Duration::from_millis(150);
 
 /// One page of a listing.
 pub(super) async fn page(call: &Call, state: State, from: Moment, to: Moment, limit: u32) -> Outcome {

@@ -163,6 +163,14 @@ fn query_parameter(operation: Operation, name: &str) -> Value {
         "state" => ("The state.", json!({"enum": super::deadlines::STATES, "default": "scheduled"})),
         "from" => ("From this moment on.", schema::reference("MomentText")),
         "to" => ("Up to this moment.", schema::reference("MomentText")),
+        "attempts" => (
+            "Only with at least so many failed attempts; of an ended one, so many in all. There is no index: a page may be short, or empty, and go on.",
+            json!({"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0}),
+        ),
+        "reason" => (
+            "Of the dead, those whose reason holds this text. There is no index: a page may be short, or empty, and go on.",
+            json!({"type": "string"}),
+        ),
         "limit" => {
             ("Rows of a page.", json!({"type": "integer", "minimum": 1, "maximum": 500, "default": 50}))
         }

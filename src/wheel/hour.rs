@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use redis::Value;
 
 use super::{Wheel, keys, reply, script};
@@ -15,6 +16,10 @@ pub const MINUTES: u64 = 60;
 /// A minute is kept a little longer than it is looked at.
 const KEEP: Duration = Duration::from_secs(70 * 60);
 const MINUTE_MS: u64 = 60_000;
+/// Under this name stands, beside the workers' shares, how many cancellations the shards had counted by that minute: `t <number>`. A
+/// cancellation is nobody's share, since services make most of them; so each worker writes the same running number, and a minute's own
+/// count is how much it grew. Older programs pass it over.
+const TOTAL: &str = "=";
 /// The version of the stored text: `1 <closed> <skipped> <retried> <unavailable> <buried> <place>:<count>...`, places as in
 /// [`Spread::places`]. What a newer program adds behind it is passed over.
 const FORMAT: &str = "1";
@@ -34,6 +39,8 @@ pub struct Minute {
     pub unavailable: u64,
     /// Deadlines put aside as dead.
     pub buried: u64,
+    /// Deadlines cancelled, by whomever: between two looks of a worker, so that those of the hour's first minute are not known.
+    pub cancelled: u64,
     /// How late deadlines were taken: what `duewheel_lateness_seconds` counts.
     pub lateness: Spread,
 }
@@ -46,12 +53,13 @@ impl Minute {
 
     fn empty(from_ms: u64) -> Self {
         let lateness = Spread::of_lateness();
-        Self { from_ms, closed: 0, skipped: 0, retried: 0, unavailable: 0, buried: 0, lateness }
+        Self { from_ms, closed: 0, skipped: 0, retried: 0, unavailable: 0, buried: 0, cancelled: 0, lateness }
     }
 
     /// Adds what was done besides.
     pub fn add(&mut self, other: &Self) {
         self.lateness.add(&other.lateness);
+        self.cancelled = self.cancelled.saturating_add(other.cancelled);
         for (mine, others) in self.counts_mut().into_iter().zip(other.counts()) {
             *mine = mine.saturating_add(others);
         }
@@ -59,10 +67,10 @@ impl Minute {
 
     /// Whether nothing was done at all.
     pub fn is_empty(&self) -> bool {
-        self.counts() == [0; 5] && self.lateness.count() == 0
+        self.counts() == [0; 5] && self.cancelled == 0 && self.lateness.count() == 0
     }
 
-    /// The counts by outcome, in their stored order: closed, skipped, retried, unavailable, buried.
+    /// What workers count by outcome, in the stored order: closed, skipped, retried, unavailable, buried.
     pub fn counts(&self) -> [u64; 5] {
         [self.closed, self.skipped, self.retried, self.unavailable, self.buried]
     }
@@ -142,6 +150,30 @@ impl Wheel {
         self.store().run(&script::RECORD_HOUR, &keys, args, &attempted).await.map(drop)
     }
 
+    /// Keeps how many deadlines were cancelled on this wheel so far, under the present minute, unless that is what the caller has `told`
+    /// before; answers the number. Any number of workers may: they write the same.
+    pub async fn record_cancelled(&self, told: Option<u64>) -> Result<u64> {
+        // The minute before the counts: what is counted in between is then told with the later minute, and never lost.
+        let minute = Minute::at(self.now().await?);
+        let counts = self.shards().all().map(async |shard| {
+            let mut cmd = redis::cmd("HGET");
+            cmd.arg(&self.inner.keys[usize::from(shard.0)][0]).arg("cancelled");
+            let count = self.store().command(&cmd, "read what was cancelled").await?;
+            Ok::<_, crate::error::Error>(reply::number(&count).and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
+        });
+        let total: u64 = try_join_all(counts).await?.into_iter().sum();
+        if told == Some(total) {
+            return Ok(total);
+        }
+        let attempted = format!("record what was cancelled on wheel {}", self.name());
+        let args = |cmd: &mut redis::Cmd| {
+            cmd.arg(&self.inner.front[3]).arg(TOTAL).arg(KEEP.as_millis().to_string()).arg(format!("t {total}"));
+        };
+        let keys = [self.minute_key(minute.from_ms)];
+        self.store().run(&script::RECORD_HOUR, &keys, args, &attempted).await?;
+        Ok(total)
+    }
+
     /// The last hour of the whole fleet.
     pub async fn hour(&self) -> Result<Hour> {
         let now_ms = self.now().await?.as_millis();
@@ -154,11 +186,19 @@ impl Wheel {
         let value = self.store().run(&script::HOUR, &keys, args, &attempted).await?;
         let mut reply = reply::Reply::array("hour", value)?;
         let mut minutes = Vec::with_capacity(starts.len());
+        let mut before: Option<u64> = None;
         for start in starts {
             let mut minute = Minute::empty(start);
             let mut shares = reply::Reply::array("hour", reply.value()?)?;
             while shares.len() > 0 {
-                minute.add_text(&shares.word()?);
+                let text = shares.word()?;
+                match text.strip_prefix("t ").map(str::parse) {
+                    Some(Ok(total)) => {
+                        minute.cancelled = before.map_or(0, |before| u64::saturating_sub(total, before));
+                        before = Some(total);
+                    }
+                    _ => minute.add_text(&text),
+                }
             }
             minutes.push(minute);
         }

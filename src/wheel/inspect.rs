@@ -313,12 +313,12 @@ pub(super) fn from_micros(us: u64) -> Moment {
     Moment::EPOCH.plus(Duration::from_micros(us))
 }
 
-fn make_cursor(at: Moment, id: &[u8]) -> Cursor {
+pub(super) fn make_cursor(at: Moment, id: &[u8]) -> Cursor {
     let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     Cursor(format!("{}.{id}", at.as_millis()))
 }
 
-fn parse_cursor(cursor: &Cursor) -> Result<(Moment, Vec<u8>)> {
+pub(super) fn parse_cursor(cursor: &Cursor) -> Result<(Moment, Vec<u8>)> {
     let parse = || {
         let (at, id) = cursor.0.split_once('.')?;
         let at = Moment::from_millis(at.parse().ok()?).ok()?;

@@ -16,6 +16,10 @@ use crate::wheel::{HOUR_MINUTES, Minute, Wheel};
 
 /// Between two looks: what a killed worker did last and did not write is missing from the charts, and from nothing else.
 const PAUSE: Duration = Duration::from_secs(2);
+/// Between two looks at what was cancelled: a short read of each shard.
+const CANCELLED: Duration = Duration::from_secs(10);
+/// What did not change is told again after so long: a minute's own count is the difference to what was told before it, within the hour.
+const AGAIN: Duration = Duration::from_secs(300);
 
 /// What one worker did, minute by minute, and what of it Redis does not know yet.
 pub struct Ledger {
@@ -94,13 +98,36 @@ impl Ledger {
     }
 }
 
-/// Writes the ledger now and then.
-pub struct Recorder(pub Arc<Ledger>);
+/// Writes the ledger now and then, and what the wheel itself has counted.
+pub struct Recorder {
+    ledger: Arc<Ledger>,
+    looked_at: Option<Instant>,
+    /// What was cancelled so far as it was told last, and when.
+    told: Option<(u64, Instant)>,
+}
+
+impl Recorder {
+    /// Of that ledger.
+    pub fn new(ledger: Arc<Ledger>) -> Self {
+        Self { ledger, looked_at: None, told: None }
+    }
+}
 
 impl Service for Recorder {
     const NAME: &'static str = "recorder";
 
     async fn pass(&mut self) -> Result<Duration> {
-        self.0.write().await.map(|()| PAUSE)
+        self.ledger.write().await?;
+        let now = Instant::now();
+        if self.looked_at.is_none_or(|at| now.duration_since(at) >= CANCELLED) {
+            self.looked_at = Some(now);
+            self.told = self.told.filter(|(_, at)| now.duration_since(*at) < AGAIN);
+            let told = self.told.map(|(total, _)| total);
+            let total = self.ledger.wheel.record_cancelled(told).await?;
+            if told != Some(total) {
+                self.told = Some((total, now));
+            }
+        }
+        Ok(PAUSE)
     }
 }

@@ -95,6 +95,48 @@ export async function keyboard(visitor, { wheel, more = [] }) {
   return reached;
 }
 
+/** The keys of the page: to the search and out of it, to screens, along rows, to pick, to turn the page, to the help, and off. */
+export async function keys(visitor, { wheel }) {
+  const { page } = visitor;
+  const focused = () => page.evaluate(() => document.activeElement?.id || document.activeElement?.textContent.trim());
+  const to = (key, path) => Promise.all([page.waitForURL((url) => path.test(url.pathname + url.search)), page.keyboard.press(key)]);
+  await visitor.login();
+  await visitor.go(`/wheels/${wheel}`);
+  await to('3', /\/deadlines$/);
+  await page.waitForLoadState('load');
+  await page.keyboard.press('/');
+  assert.equal(await focused(), 'find');
+  // What is typed is typed.
+  await page.keyboard.type('j3?');
+  assert.equal(await page.locator('#find').inputValue(), 'j3?');
+  await page.keyboard.press('Escape');
+  const ids = await page.locator('td.id a').allInnerTexts();
+  assert.ok(ids.length > 10, String(ids));
+  for (const [key, n] of [['j', 0], ['j', 1], ['j', 2], ['k', 1]]) {
+    await page.keyboard.press(key);
+    assert.equal(await focused(), ids[n], `${key} to row ${n}`);
+  }
+  await page.keyboard.press('x');
+  assert.deepEqual(await page.locator('td.pick input:checked').evaluateAll((all) => all.map((one) => one.value)), [ids[1]]);
+  await page.keyboard.press('?');
+  assert.ok(await page.locator('#keys dl').isVisible());
+  await visitor.accessible();
+  await page.keyboard.press('?');
+  assert.ok(!(await page.locator('#keys dl').isVisible()));
+  await visitor.go(`/wheels/${wheel}/deadlines?limit=20`);
+  await to('n', /limit=20&cursor=/);
+  await page.waitForLoadState('load');
+  await to('f', /deadlines\?limit=20$/);
+  await page.waitForLoadState('load');
+  await page.keyboard.press('?');
+  await page.getByRole('button', { name: 'Turn keys off' }).click();
+  await visitor.go(`/wheels/${wheel}`);
+  await page.keyboard.press('3');
+  await page.keyboard.press('/');
+  assert.notEqual(await focused(), 'find');
+  assert.match(visitor.path(), new RegExp(`/wheels/${wheel}$`));
+}
+
 /** Looks at these paths, and answers the text of each. */
 export async function read(visitor, { paths }) {
   await visitor.login();

@@ -167,6 +167,7 @@ async fn tab_reaches_everything_that_can_be_pressed() {
     fill(&scene).await;
     let more = below(&scene).await;
     browser.journey("keyboard", &scene.page.anna(), json!({"wheel": scene.name(), "more": more})).await;
+    browser.journey("keys", &scene.page.anna(), json!({"wheel": scene.name()})).await;
 }
 
 #[tokio::test]

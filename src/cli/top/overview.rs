@@ -55,8 +55,9 @@ pub fn facts(seen: &Seen) -> Vec<Fact> {
         _ => fact("lateness", "–".to_owned(), "no order in the last hour".to_owned(), Tone::Plain),
     };
     let outcomes = format!(
-        "in the last hour; {} skipped, {} retried, {} unavailable, {} dead",
+        "in the last hour; {} skipped, {} cancelled, {} retried, {} unavailable, {} dead",
         grouped(sum.skipped),
+        grouped(sum.cancelled),
         grouped(sum.retried),
         grouped(sum.unavailable),
         grouped(sum.buried)

@@ -70,7 +70,7 @@ fn object(wheel: &str, seen: &Seen) -> Value {
     let counts = |minute: &Minute| {
         json!({
             "closed": minute.closed, "skipped": minute.skipped, "retried": minute.retried,
-            "unavailable": minute.unavailable, "dead": minute.buried, "measured": minute.lateness.count(),
+            "unavailable": minute.unavailable, "cancelled": minute.cancelled, "dead": minute.buried, "measured": minute.lateness.count(),
             "lateness_p50_ms": ms(minute, 0.5), "lateness_p99_ms": ms(minute, 0.99),
         })
     };

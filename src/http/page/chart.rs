@@ -25,10 +25,11 @@ struct Key {
     colour: &'static str,
 }
 
-/// The outcomes, in the order of [`Minute::counts`].
-const OUTCOMES: [Key; 5] = [
+/// The outcomes, in the order of [`outcomes`].
+const OUTCOMES: [Key; 6] = [
     Key { class: "closed", word: "closed", colour: "#2e9e5b" },
     Key { class: "skipped", word: "skipped", colour: "#5b8def" },
+    Key { class: "cancelled", word: "cancelled", colour: "#808894" },
     Key { class: "retried", word: "retried", colour: "#b8860b" },
     Key { class: "unavailable", word: "unavailable", colour: "#d9622b" },
     Key { class: "dead", word: "dead", colour: "#d13f5a" },
@@ -88,25 +89,31 @@ pub(super) fn lateness(hour: &Hour) -> String {
 pub(super) fn throughput(hour: &Hour) -> String {
     let sum = hour.sum();
     let words: Vec<String> =
-        OUTCOMES.iter().zip(sum.counts()).map(|(key, count)| format!("{count} {}", key.word)).collect();
+        OUTCOMES.iter().zip(outcomes(&sum)).map(|(key, count)| format!("{count} {}", key.word)).collect();
     let desc = format!("In the last hour: {}.", words.join(", "));
     let mut plot = Plot::new("throughput", "Closes in the last hour, by outcome", &desc);
     let columns: Vec<Column> = hour
         .minutes
         .iter()
-        .map(|minute| Column { from_ms: minute.from_ms, parts: minute.counts().to_vec() })
+        .map(|minute| Column { from_ms: minute.from_ms, parts: outcomes(minute).to_vec() })
         .collect();
     plot.columns(&columns, &OUTCOMES);
     plot.legend(&OUTCOMES);
-    if sum.counts() == [0; 5] {
+    if outcomes(&sum) == [0; 6] {
         plot.nothing("nothing was closed");
     }
     let row = |column: &Column| {
         let counts = column.parts.iter().map(u64::to_string);
         [clock(column.from_ms)].into_iter().chain(counts).collect::<Vec<_>>()
     };
-    let header = ["minute (UTC)", "closed", "skipped", "retried", "unavailable", "dead"];
+    let header = ["minute (UTC)", "closed", "skipped", "cancelled", "retried", "unavailable", "dead"];
     plot.end(&header, columns.iter().rev().map(row))
+}
+
+/// What became of orders in that minute: closed, skipped, cancelled, retried, unavailable, dead.
+fn outcomes(minute: &Minute) -> [u64; 6] {
+    let [closed, skipped, retried, unavailable, buried] = minute.counts();
+    [closed, skipped, minute.cancelled, retried, unavailable, buried]
 }
 
 /// One column of a chart: parts on top of each other.
@@ -168,7 +175,10 @@ impl Plot {
     }
 
     fn legend(&mut self, keys: &[Key]) {
-        let mut x = LEFT;
+        // A letter is about 7 wide at this size.
+        let room = |key: &Key| 26.0 + 7.0 * key.word.chars().count() as f64;
+        let wide: f64 = keys.iter().map(room).sum();
+        let mut x = if LEFT + wide > WIDTH { (WIDTH - wide).max(0.0) / 2.0 } else { LEFT };
         for key in keys {
             self.put(format_args!(
                 "<rect class=\"{}\" x=\"{x:.1}\" y=\"8\" width=\"10\" height=\"10\" fill=\"{}\"/>\
@@ -178,8 +188,7 @@ impl Plot {
                 x + 14.0,
                 key.word
             ));
-            // A letter is about 7 wide at this size.
-            x += 26.0 + 7.0 * key.word.chars().count() as f64;
+            x += room(key);
         }
     }
 

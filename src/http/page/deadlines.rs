@@ -16,8 +16,9 @@ use crate::clock::Moment;
 use crate::deadline::{Id, State};
 use crate::error::Error;
 use crate::wheel::answer::{Cursor, Page as Listed};
+use crate::wheel::{Look, Narrowed};
 
-/// Ids that one search looks at, and how long it may take: there is no index by id.
+/// Ids or deadlines that one page looks at, and how long it may take, where there is no index: by id, by attempts, by reason.
 const SEARCH_MOST: u64 = 100_000;
 const SEARCH_LONGEST: Duration = Duration::from_millis(150);
 /// Ids that one page of a search shows.
@@ -83,12 +84,18 @@ impl Page {
             }
         };
         let of_one = self.frame.at("/deadline");
+        let Narrowed { page: listed, looked_at } = listed;
         self.lines = listed.rows.into_iter().map(|row| Line::of(row, &of_one, now)).collect();
         let next =
             |next: Cursor| self.filter.link(self.frame.at("/deadlines")).with("cursor", &next.0).to_string();
         self.next = listed.next.map(next);
         let order = if self.filter.of_state() == State::Ended { "in no order" } else { "by time" };
+        let n = count(self.lines.len() as u64);
         self.said = match (self.lines.len(), &self.next) {
+            (_, Some(_)) if !self.filter.narrow.is_wide() => format!(
+                "{n} found among {}, {order}. There is no index by attempts or reason, so the search stops here and goes on when you say so.",
+                count(looked_at)
+            ),
             (0, _) => "None.".to_owned(),
             (n, None) if self.first.is_none() => format!("All {}, {order}.", count(n as u64)),
             (n, _) => format!("{} on this page, {order}.", count(n as u64)),
@@ -171,7 +178,7 @@ impl Page {
 
     /// Whether the filter is one that a bulk act has, too.
     fn can_bulk(&self) -> bool {
-        self.can_act() && self.filter.shard.is_none()
+        self.can_act() && self.filter.shard.is_none() && self.filter.narrow.attempts == 0
     }
 
     /// The filter as a bulk act takes it: every moment fixed, so that what is confirmed is what was seen.
@@ -187,7 +194,15 @@ impl Page {
         if to < Moment::MAX {
             fields.push(("to", to.to_string()));
         }
+        if let Some(reason) = &self.filter.narrow.reason {
+            fields.push(("reason_part", reason.clone()));
+        }
         fields
+    }
+
+    /// What leads to the next page.
+    fn onward(&self) -> &'static str {
+        if self.search.is_empty() && self.filter.narrow.is_wide() { "Next page" } else { "Search on" }
     }
 
     /// What the first moment of a line is.
@@ -202,10 +217,11 @@ impl Page {
     }
 }
 
-async fn read(visit: &Visit, filter: &Filter, cursor: Option<&Cursor>) -> Result<Listed, Error> {
+async fn read(visit: &Visit, filter: &Filter, cursor: Option<&Cursor>) -> Result<Narrowed, Error> {
     let (from, to) = filter.range();
     if from > to {
-        return Ok(Listed { rows: Vec::new(), next: None });
+        return Ok(Narrowed { page: Listed { rows: Vec::new(), next: None }, looked_at: 0 });
     }
-    visit.wheel().list_of(filter.shard, filter.of_state(), from, to, cursor, filter.limit()).await
+    let look = Look { limit: filter.limit(), most: SEARCH_MOST, longest: SEARCH_LONGEST };
+    visit.wheel().list_narrow(filter.shard, filter.of_state(), from..=to, &filter.narrow, cursor, look).await
 }

@@ -105,6 +105,7 @@ impl Writing {
             let text: String = page
                 .rows
                 .iter()
+                .filter(|row| self.filter.narrow.fits(row))
                 .map(|row| if self.is_csv { csv_line(row) } else { json_line(row) })
                 .collect();
             if !text.is_empty() {

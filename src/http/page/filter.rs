@@ -4,11 +4,15 @@ use super::parameters::{Link, Parameters};
 use crate::clock::Moment;
 use crate::deadline::State;
 use crate::shard::{Shard, ShardCount};
+use crate::wheel::Narrow;
 
 /// The states that can be asked for, the first unless said.
 pub(super) const STATES: [&str; 5] = ["scheduled", "due", "leased", "dead", "ended"];
 /// The lengths of a page, the first unless said.
 pub(super) const LENGTHS: [&str; 4] = ["50", "20", "100", "200"];
+
+/// The most attempts that can be asked for; no deadline has more before it is buried.
+const MOST_ATTEMPTS: u32 = 1_000_000;
 
 /// Which deadlines.
 #[derive(Debug, Clone)]
@@ -18,6 +22,7 @@ pub(super) struct Filter {
     pub from: String,
     pub to: String,
     pub shard: Option<Shard>,
+    pub narrow: Narrow,
     pub limit: &'static str,
     range: (Moment, Moment),
 }
@@ -37,6 +42,13 @@ impl Filter {
             let number = query.whole("shard", 0..=last, 0, complaints);
             (complaints.len() == before).then(|| Shard(u16::try_from(number).unwrap_or(0)))
         });
+        let narrow = Narrow {
+            attempts: query.whole("attempts", 0..=MOST_ATTEMPTS, 0, complaints),
+            reason: Some(query.exact("reason").to_owned()).filter(|text| !text.is_empty()),
+        };
+        if narrow.reason.is_some() && state != "dead" {
+            complaints.push("reason narrows the dead alone: what is tried again has none that is kept".to_owned());
+        }
         if state == "ended" && (from.is_some() || to.is_some()) {
             complaints
                 .push("from and to do not narrow ended deadlines, which are in no order of time".to_owned());
@@ -54,6 +66,7 @@ impl Filter {
             from: text("from", from),
             to: text("to", to),
             shard: shard.flatten(),
+            narrow: if state == "dead" { narrow } else { Narrow { reason: None, ..narrow } },
             limit,
             range: (low, high),
         }
@@ -80,9 +93,17 @@ impl Filter {
         self.shard.map_or(String::new(), |shard| shard.to_string())
     }
 
+    pub fn attempts_text(&self) -> String {
+        if self.narrow.attempts == 0 { String::new() } else { self.narrow.attempts.to_string() }
+    }
+
+    pub fn reason_text(&self) -> &str {
+        self.narrow.reason.as_deref().unwrap_or_default()
+    }
+
     /// Whether anything narrows the state.
     pub fn is_narrow(&self) -> bool {
-        !self.from.is_empty() || !self.to.is_empty() || self.shard.is_some()
+        !self.from.is_empty() || !self.to.is_empty() || self.shard.is_some() || !self.narrow.is_wide()
     }
 
     /// A link that keeps it.
@@ -94,6 +115,8 @@ impl Filter {
             .with("from", &self.from)
             .with("to", &self.to)
             .with("shard", &self.shard_text())
+            .with("attempts", &self.attempts_text())
+            .with("reason", self.reason_text())
             .with("limit", limit)
     }
 }

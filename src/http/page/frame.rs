@@ -79,6 +79,19 @@ impl Frame {
         format!("{}/wheels/{wheel}{}", self.base, if in_navigation { self.screen } else { "" })
     }
 
+    /// What page.js does at a key, for those who look it up: keys that do the same, and what.
+    pub fn keys(&self) -> [(&'static [&'static str], &'static str); 7] {
+        [
+            (&["/"], "the search"),
+            (&["1", "9", "0"], "the first to the ninth screen, and the tenth"),
+            (&["j", "k"], "the next row, the one before; Enter opens it"),
+            (&["x"], "picks the row, or leaves it out"),
+            (&["n", "f"], "the next page, the first page"),
+            (&["?"], "these keys"),
+            (&["Esc"], "out of a field"),
+        ]
+    }
+
     /// What the next press of the theme's button chooses.
     pub fn next_theme(&self) -> &'static str {
         match self.theme {

@@ -26,16 +26,72 @@
   const note = document.getElementById("zone");
   if (note && new Date().getTimezoneOffset() !== 0) note.textContent = `, in brackets ${zone}`;
 
-  // "/" goes to the search, wherever nothing is typed.
+  // Keys, wherever nothing is typed. Whoever speaks to the machine, or hits keys unawares, turns them off for this browser.
+  const keys = document.getElementById("keys");
+  const remembered = (() => { try { return window.localStorage; } catch { return null; } })();
+  let off = Boolean(remembered && remembered.getItem("keys") === "off");
+  const rows = () => all("#main td.id a, #main tbody td.wide > a");
+  const step = (by) => {
+    const links = rows();
+    const at = links.indexOf(document.activeElement);
+    const to = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by];
+    if (to) to.focus();
+    return Boolean(to);
+  };
+  const follow = (link) => {
+    if (link) link.click();
+    return Boolean(link);
+  };
+  const pages = () => all("#main .pages a.button");
+  const acts = {
+    "/": () => {
+      const find = document.getElementById("find");
+      if (!find) return false;
+      find.focus();
+      find.select();
+      return true;
+    },
+    "?": () => {
+      keys.open = !keys.open;
+      if (keys.open) keys.querySelector("summary").focus();
+      return true;
+    },
+    j: () => step(1),
+    k: () => step(-1),
+    x: () => {
+      const row = document.activeElement && document.activeElement.closest("#main tr");
+      const box = row && row.querySelector("td.pick input");
+      if (box) box.click();
+      return Boolean(box);
+    },
+    n: () => follow(pages().find((link) => link.rel === "next")),
+    f: () => follow(pages().find((link) => link.rel !== "next")),
+  };
   document.addEventListener("keydown", (event) => {
-    const typing = event.target instanceof Element && event.target.closest("input, textarea, select");
-    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    const find = document.getElementById("find");
-    if (!find) return;
-    event.preventDefault();
-    find.focus();
-    find.select();
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const field = event.target instanceof Element && event.target.closest("input, textarea, select");
+    if (field) {
+      if (event.key === "Escape") field.blur();
+      // A box that is ticked takes no text.
+      if (field.type !== "checkbox") return;
+    }
+    if (off) return;
+    const digit = /^[0-9]$/.test(event.key) ? all("nav.tabs a")[(Number(event.key) + 9) % 10] : null;
+    const act = Object.hasOwn(acts, event.key) && acts[event.key];
+    if (digit ? follow(digit) : act && act()) event.preventDefault();
   });
+  if (keys && remembered) {
+    const button = document.createElement("button");
+    button.type = "button";
+    const say = () => { button.textContent = off ? "Turn keys on" : "Turn keys off"; };
+    button.addEventListener("click", () => {
+      off = !off;
+      remembered.setItem("keys", off ? "off" : "on");
+      say();
+    });
+    say();
+    keys.append(button);
+  }
 
   // Copy what a block holds.
   for (const block of all("[data-copy]")) {
