@@ -47,7 +47,10 @@ async fn feed_and_rebuild_by_hand_say_what_they_did() {
     let (server, shop) = (RedisServer::shared(), Shop::open(Kind::Sqlite, 1).await);
     shop.orders(1..=25, 3_600_000, &[]).await;
     let fleet = fleet(server, &shop, NET).await;
-    let fed = fleet.run(&["feed", "--once", "--json", "--by", "anna", "--reason", "no worker yet"]).ends(0).object();
+    let fed = fleet
+        .run(&["feed", "--once", "--json", "--by", "anna", "--reason", "no worker yet"])
+        .ends(0)
+        .object();
     assert_eq!((&fed["enqueued"], &fed["job"]), (&json!(25), &json!("feed")));
     let again = fleet.run(&["feed", "--once", "--anew", "--json"]).ends(0).object();
     assert_eq!((&again["enqueued"], &again["held"]), (&json!(0), &json!(25)));
@@ -61,11 +64,18 @@ async fn feed_and_rebuild_by_hand_say_what_they_did() {
 
     // Each was an act of a person.
     let audit = fleet.run(&["audit", "--json"]).ends(0).objects();
-    let told: Vec<_> = audit.iter().rev().map(|one| json!([one["act"], one["about"], one["done"], one["outcome"]])).collect();
+    let told: Vec<_> = audit
+        .iter()
+        .rev()
+        .map(|one| json!([one["act"], one["about"], one["done"], one["outcome"]]))
+        .collect();
     let run = |about: &str, done: u64| json!(["run", about, done, "done"]);
     assert_eq!(told, [run("feed", 25), run("feed, anew", 0), run("rebuild", 5), run("rebuild", 0)]);
     let first = audit.last().unwrap();
-    assert_eq!((&first["by"], &first["door"], &first["reason"]), (&json!("anna"), &json!("cli"), &json!("no worker yet")));
+    assert_eq!(
+        (&first["by"], &first["door"], &first["reason"]),
+        (&json!("anna"), &json!("cli"), &json!("no worker yet"))
+    );
 
     // The feed goes on until it is told to stop, and lets the job go then.
     let mut running = fleet.spawn(&["feed"]);

@@ -317,7 +317,9 @@ async fn a_listing_narrowed_by_attempts_or_reason_is_all_of_it_filtered_with_bou
             let judged = leases.iter().map(|lease| {
                 let kind = lease.id.as_str()[2..].parse::<u64>().unwrap() % 4;
                 let what = match (kind == round, kind) {
-                    (true, 3) => What::Bury(format!("status {}", if lease.id.as_str() < "o-060" { 500 } else { 409 })),
+                    (true, 3) => {
+                        What::Bury(format!("status {}", if lease.id.as_str() < "o-060" { 500 } else { 409 }))
+                    }
                     (true, _) => What::Retry(Duration::from_secs(3600)),
                     (false, _) => What::Retry(Duration::ZERO),
                 };
@@ -345,7 +347,8 @@ async fn a_listing_narrowed_by_attempts_or_reason_is_all_of_it_filtered_with_bou
         assert_eq!(filtered.len(), expected, "{state:?} {narrow:?}");
         let (mut rows, mut cursor) = (Vec::new(), None);
         loop {
-            let found = wheel.list_narrow(None, state, between(), &narrow, cursor.as_ref(), look).await.unwrap();
+            let found =
+                wheel.list_narrow(None, state, between(), &narrow, cursor.as_ref(), look).await.unwrap();
             assert!(found.page.rows.len() <= 7 && found.looked_at <= 25, "{found:?}");
             rows.extend(found.page.rows);
             cursor = found.page.next;
@@ -357,10 +360,12 @@ async fn a_listing_narrowed_by_attempts_or_reason_is_all_of_it_filtered_with_bou
     }
     // One look that takes all of it sees no end but the end.
     let wide = Look { limit: 500, most: 100_000, ..look };
-    let found = wheel.list_narrow(None, State::Scheduled, between(), &narrow(2, None), None, wide).await.unwrap();
+    let found =
+        wheel.list_narrow(None, State::Scheduled, between(), &narrow(2, None), None, wide).await.unwrap();
     assert_eq!((found.page.rows.len(), found.page.next, found.looked_at), (60, None, 90));
     let one = Some(Shard(2));
-    let found = wheel.list_narrow(one, State::Scheduled, between(), &narrow(2, None), None, wide).await.unwrap();
+    let found =
+        wheel.list_narrow(one, State::Scheduled, between(), &narrow(2, None), None, wide).await.unwrap();
     assert!(found.page.rows.len() < 60 && !found.page.rows.is_empty(), "of one shard alone");
 }
 

@@ -28,7 +28,8 @@ pub struct Audit {
     /// Only what names this order
     #[arg(long, value_name = "ID", value_parser = arguments::id)]
     id: Option<Id>,
-    /// Only this act: close, reschedule, cancel, hold, release, revive, drop, pause, resume, drain, acknowledge, run, stop, trip
+    /// Only this act: close, reschedule, cancel, hold, release, revive, drop, pause, resume, drain, acknowledge, run, stop, heal, import, reshard,
+    /// remove, trip
     #[arg(long, value_name = "ACT", value_parser = act, hide_possible_values = true)]
     act: Option<Act>,
     /// Rows of a page, 1 to 500

@@ -60,7 +60,8 @@ pub async fn run(args: &Feed, context: &Context, output: &mut Output) -> Outcome
         let look = async {
             if args.once {
                 // One that goes on is a part of the fleet; one that was asked for is an act.
-                let fed = async { job.run(args.anew, progress).await.map(|report| (report.changed(), report)) };
+                let fed =
+                    async { job.run(args.anew, progress).await.map(|report| (report.changed(), report)) };
                 let about = if args.anew { "feed, anew" } else { "feed" };
                 let report = operator.run(about, &args.why.reason, fed).await?;
                 return Ok(Looked::Ran(Box::new(report)));

@@ -61,9 +61,7 @@ pub async fn run(args: &Import, context: &Context, output: &mut Output) -> Outco
         match read {
             Err(Failure::World(error)) => Err(error),
             // What was taken over before a line that nobody can read stays.
-            read => {
-                Ok((taken.adopted, taken.adopted + taken.present + taken.rejected, read.map(|()| taken)))
-            }
+            read => Ok((taken.adopted, taken.adopted + taken.present + taken.rejected, read.map(|()| taken))),
         }
     };
     let Taken { adopted, present, rejected } = operator.import(&args.file, &args.why.reason, work).await??;

@@ -93,7 +93,8 @@ pub async fn run(args: &List, context: &Context, output: &mut Output) -> Outcome
             "--from and --to do not select ended deadlines, which are in no order".to_owned(),
         ));
     }
-    let narrow = Narrow { attempts: args.attempts, reason: args.reason_holds.clone().filter(|text| !text.is_empty()) };
+    let narrow =
+        Narrow { attempts: args.attempts, reason: args.reason_holds.clone().filter(|text| !text.is_empty()) };
     if narrow.reason.is_some() && args.state != Wanted::Dead {
         let text = "--reason-holds selects among the dead alone (--state dead): what is tried again has no reason that is kept";
         return Err(Failure::Usage(text.to_owned()));
@@ -110,7 +111,8 @@ pub async fn run(args: &List, context: &Context, output: &mut Output) -> Outcome
     let (mut total, mut looked_at) = (0, 0);
     let look = Look { limit, most: MOST, longest: LONGEST };
     loop {
-        let found = wheel.list_narrow(None, args.state.state(), from..=to, &narrow, cursor.as_ref(), look).await?;
+        let found =
+            wheel.list_narrow(None, args.state.state(), from..=to, &narrow, cursor.as_ref(), look).await?;
         looked_at += found.looked_at;
         let page = found.page;
         total += page.rows.len();

@@ -89,7 +89,12 @@ pub fn table_of(context: &Context) -> Result<(&WheelConfig, &SqlSettings), Failu
 /// Says what a run did.
 pub fn print(wheel: &Wheel, report: &Report, would: &str, output: &mut Output) -> Outcome {
     if let Some(refusal) = &report.refusal {
-        output.warn(&format!("{} rows cannot be deadlines; the first: {}", report.refused, escaped(refusal)));
+        let rows = if report.refused == 1 { "row" } else { "rows" };
+        output.warn(&format!(
+            "{} {rows} cannot be deadlines; the first: {}",
+            report.refused,
+            escaped(refusal)
+        ));
     }
     if report.dead > 0 {
         output.warn(&format!("{} orders are dead and wait for a person: duewheel dead list", report.dead));

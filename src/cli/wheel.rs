@@ -100,13 +100,7 @@ async fn list(context: &Context, output: &mut Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn reshard(
-    shards: u32,
-    yes: bool,
-    why: &ByAndWhy,
-    context: &Context,
-    output: &mut Output,
-) -> Outcome {
+async fn reshard(shards: u32, yes: bool, why: &ByAndWhy, context: &Context, output: &mut Output) -> Outcome {
     let to = ShardCount::new(shards)?;
     let operator = context.operator(&why.who)?;
     let wheel = operator.wheel();

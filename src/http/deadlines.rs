@@ -15,8 +15,8 @@ use crate::deadline::{Generation, State};
 use crate::error::Result;
 use crate::trace::Traceparent;
 use crate::wheel::answer::{Answer, Cancelled, Cursor, Enqueued, EnqueuedHow, Inspection, Row};
-use crate::wheel::{Look, Narrow};
 use crate::wheel::shape::{EntryJson, ended_json, enqueued_json, entry_json, row_json};
+use crate::wheel::{Look, Narrow};
 
 /// `PUT …/deadlines/{id}`.
 pub(super) async fn enqueue(call: Call) -> Outcome {
@@ -166,7 +166,8 @@ pub(super) async fn list(call: Call) -> Outcome {
         return page(&call, state, from, to, limit).await;
     }
     let cursor = query.text("cursor").map(|text| Cursor(text.to_owned()));
-    let look = Look { limit: usize::try_from(limit).unwrap_or(500), most: NARROW_MOST, longest: NARROW_LONGEST };
+    let look =
+        Look { limit: usize::try_from(limit).unwrap_or(500), most: NARROW_MOST, longest: NARROW_LONGEST };
     let found = wheel.list_narrow(None, state, from..=to, &narrow, cursor.as_ref(), look).await;
     let found = found.map_err(|e| call.failed(&e))?.page;
     Ok(listed(wheel.name().as_str(), &found.rows, found.next.map(|next| next.0)))

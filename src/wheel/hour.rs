@@ -159,7 +159,9 @@ impl Wheel {
             let mut cmd = redis::cmd("HGET");
             cmd.arg(&self.inner.keys[usize::from(shard.0)][0]).arg("cancelled");
             let count = self.store().command(&cmd, "read what was cancelled").await?;
-            Ok::<_, crate::error::Error>(reply::number(&count).and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
+            Ok::<_, crate::error::Error>(
+                reply::number(&count).and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
+            )
         });
         let total: u64 = try_join_all(counts).await?.into_iter().sum();
         if told == Some(total) {
@@ -167,7 +169,10 @@ impl Wheel {
         }
         let attempted = format!("record what was cancelled on wheel {}", self.name());
         let args = |cmd: &mut redis::Cmd| {
-            cmd.arg(&self.inner.front[3]).arg(TOTAL).arg(KEEP.as_millis().to_string()).arg(format!("t {total}"));
+            cmd.arg(&self.inner.front[3])
+                .arg(TOTAL)
+                .arg(KEEP.as_millis().to_string())
+                .arg(format!("t {total}"));
         };
         let keys = [self.minute_key(minute.from_ms)];
         self.store().run(&script::RECORD_HOUR, &keys, args, &attempted).await?;

@@ -99,7 +99,8 @@ impl Wheel {
             }
             State::Ended if !narrow.is_wide() => self.narrow_ended(only, narrow, cursor, look).await,
             _ => {
-                let page = self.list_of(only, state, *between.start(), *between.end(), cursor, look.limit).await?;
+                let page =
+                    self.list_of(only, state, *between.start(), *between.end(), cursor, look.limit).await?;
                 Ok(Narrowed { looked_at: page.rows.len() as u64, page })
             }
         }
@@ -116,12 +117,14 @@ impl Wheel {
         let (began, mut cursor) = (Instant::now(), cursor.cloned());
         let (mut rows, mut looked_at) = (Vec::new(), 0);
         loop {
-            let page =
-                self.list_of(only, State::Ended, Moment::EPOCH, Moment::MAX, cursor.as_ref(), MAX_BATCH).await?;
+            let page = self
+                .list_of(only, State::Ended, Moment::EPOCH, Moment::MAX, cursor.as_ref(), MAX_BATCH)
+                .await?;
             looked_at += page.rows.len() as u64;
             rows.extend(page.rows.into_iter().filter(|row| narrow.fits(row)));
             cursor = page.next;
-            let enough = rows.len() >= look.limit || looked_at >= look.most || began.elapsed() >= look.longest;
+            let enough =
+                rows.len() >= look.limit || looked_at >= look.most || began.elapsed() >= look.longest;
             if cursor.is_none() || enough {
                 return Ok(Narrowed { page: Page { rows, next: cursor }, looked_at });
             }
@@ -151,8 +154,7 @@ impl Wheel {
             let read = dry.map(|source| {
                 let (shard, (from, after)) = (source.shard, &last);
                 async move {
-                    let mut found =
-                        self.list_shard(shard, state.as_str(), *from, to, after, stride).await?;
+                    let mut found = self.list_shard(shard, state.as_str(), *from, to, after, stride).await?;
                     source.more = found.len() > stride;
                     found.truncate(stride);
                     source.rows = found.into();

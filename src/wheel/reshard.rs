@@ -141,17 +141,9 @@ impl Wheel {
             removed += u64::try_from(reply::number(&gone).unwrap_or(0)).unwrap_or(0);
         }
         let mut cmd = redis::cmd("UNLINK");
-        for name in [
-            "seen",
-            "roster",
-            "state",
-            "rate",
-            "breaker",
-            "incidents",
-            "incident_acks",
-            "bulks",
-            "drains",
-        ] {
+        for name in
+            ["seen", "roster", "state", "rate", "breaker", "incidents", "incident_acks", "bulks", "drains"]
+        {
             cmd.arg(keys::of_wheel(self.name(), name));
         }
         for job in JOBS.into_iter().chain([super::BULK, super::PREVIEW, super::SCAN]) {

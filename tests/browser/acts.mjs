@@ -28,7 +28,7 @@ async function until(visitor, what) {
 }
 
 /** Everything that is done to deadlines: to one on its own page, to those picked in a listing, to all that match; each is said, and shown. */
-export async function deeds(visitor, { wheel, stem, accessible }) {
+export async function deeds(visitor, { wheel, stem }) {
   await visitor.login();
   const to = (path) => visitor.go(`/wheels/${wheel}${path}`);
   const tag = () => visitor.page.locator('h1 .tag').innerText();
@@ -77,12 +77,10 @@ export async function deeds(visitor, { wheel, stem, accessible }) {
   await visitor.page.locator('summary', { hasText: 'Act on all that match' }).click();
   await visitor.press(visitor.page.getByRole('button', { name: 'Cancel all …' }));
   assert.match(await visitor.text(), /Cancel: 3 of \d+ scheduled match/);
-  if (accessible) await visitor.accessible();
   await visitor.page.locator('[name="reason"]').fill('the shop closes');
   await visitor.press(visitor.page.getByRole('button', { name: 'Cancel 3' }));
   await done(visitor.said(), /It is begun/);
   await until(visitor, /3 of 3/);
-  if (accessible) await visitor.accessible();
 }
 
 /** Newest first, page by page, by act and by order; the address keeps what was asked for. */

@@ -12,6 +12,8 @@ export async function unknown(visitor, { wheel }) {
   assert.match(visitor.path(), /^\/login/);
   await visitor.inert();
   await visitor.accessible();
+  await visitor.page.emulateMedia({ colorScheme: 'dark' });
+  await visitor.accessible(['color-contrast']);
   await visitor.login();
   const [cookie] = await visitor.context.cookies();
   return { cookie, path: visitor.path() };

@@ -1,8 +1,11 @@
 // Journeys over every screen that the navigation names.
 import assert from 'node:assert/strict';
 
-/** Logs in and looks at every screen, and at more paths; answers what was seen of each. */
-export async function walk(visitor, { wheel, more = [], accessible = false, fits = false, any = false }) {
+/**
+ * Logs in and looks at every screen, and at more paths; answers what was seen of each. By night the colours are asked of as many
+ * screens as `nights` says: they are the same everywhere.
+ */
+export async function walk(visitor, { wheel, more = [], accessible = false, nights = 99, fits = false, any = false }) {
   await visitor.login();
   await visitor.go(`/wheels/${wheel}`);
   const paths = [...(await visitor.screens()), ...more];
@@ -15,7 +18,7 @@ export async function walk(visitor, { wheel, more = [], accessible = false, fits
     const ms = Date.now() - began;
     await visitor.inert();
     if (fits) await visitor.fits();
-    if (accessible) await looked(visitor);
+    if (accessible) await looked(visitor, nights-- > 0);
     const title = await visitor.page.locator('h1').innerText();
     seen.push({ path, title, ms, text: await visitor.text() });
   }
@@ -23,8 +26,9 @@ export async function walk(visitor, { wheel, more = [], accessible = false, fits
 }
 
 /** By day with all rules; by night only what the colours change. */
-async function looked(visitor) {
+async function looked(visitor, byNight) {
   await visitor.accessible();
+  if (!byNight) return;
   await visitor.page.emulateMedia({ colorScheme: 'dark' });
   await visitor.accessible(['color-contrast']);
   await visitor.page.emulateMedia({ colorScheme: 'light' });

@@ -26,23 +26,22 @@ fn healing_importing_resharding_and_dropping_a_wheel_are_acts_of_a_person() {
     let set = format!("wheel.{}.shards=1", cli.wheel);
     let why = ["--by", "anna", "--reason", "INC-7", "--set", &set];
     let run = |args: &[&str]| cli.run(&[args, &why].concat());
-    for n in 0..3 {
-        cli.run(&["enqueue", &format!("o-{n}"), "--in", "1h", "--set", &set]).ends(0);
-    }
+    let enqueue = |id: &str| cli.run(&["enqueue", id, "--in", "1h", "--set", &set]).ends(0);
+    enqueue("o-0");
     // Looking is none.
     cli.run(&["verify", "--set", &set]).ends(0);
     assert!(cli.run(&["audit", "--json", "--set", &set]).ends(0).objects().is_empty());
-    let exported = cli.run(&["export", "--set", &set]).ends(0).stdout;
     let slots = format!("dw1:{{{}.0}}:slots", cli.wheel);
     server.command::<u64>(&["DEL", &slots]);
     run(&["verify", "--heal"]).ends(0);
     let healed = last(&cli, &set);
-    let (act, _, outcome, done, asked, reason) = who(&healed);
-    assert_eq!((act, outcome, reason), ("heal", "done", "INC-7"));
-    assert!(done >= 1 && done == asked, "{healed}");
+    assert_eq!(who(&healed), ("heal", "", "done", 1, 1, "INC-7"));
 
-    let another = exported.lines().next().unwrap().replace("\"o-0\"", "\"o-9\"").replace("\"o-1\"", "\"o-9\"").replace("\"o-2\"", "\"o-9\"");
-    cli.write("orders.ndjson", &format!("{exported}{another}\nnonsense\n"));
+    enqueue("o-1");
+    enqueue("o-2");
+    let exported = cli.run(&["export", "--set", &set]).ends(0).stdout;
+    let first = exported.lines().find(|line| line.contains("\"o-0\"")).unwrap();
+    cli.write("orders.ndjson", format!("{exported}{}\nnonsense\n", first.replace("\"o-0\"", "\"o-9\"")));
     run(&["import", "orders.ndjson"]).ends(4);
     // Three were there, one is nonsense.
     assert_eq!(who(&last(&cli, &set)), ("import", "from orders.ndjson", "partial", 1, 5, "INC-7"));
@@ -71,9 +70,14 @@ async fn all_the_dead_are_revived_or_dropped_by_one_resumable_act() {
     for n in 0..30 {
         bury(wheel, &format!("d-{n}"), "status 500").await;
     }
-    let revived = fleet.run(&["dead", "revive", "--all", "--by", "anna", "--reason", "mended", "--json"]).ends(0);
+    let revived =
+        fleet.run(&["dead", "revive", "--all", "--by", "anna", "--reason", "mended", "--json"]).ends(0);
     let bulk = revived.object();
-    assert_eq!((&bulk["act"]["act"], bulk["done"].as_u64(), &bulk["state"]), (&"revive".into(), Some(30), &"done".into()), "{bulk}");
+    assert_eq!(
+        (&bulk["act"], bulk["done"].as_u64(), &bulk["state"]),
+        (&"revive".into(), Some(30), &"done".into()),
+        "{bulk}"
+    );
     assert_eq!(wheel.stats().await.unwrap().dead, 0);
     let audit = fleet.run(&["audit", "--json"]).ends(0).objects();
     assert_eq!(audit.len(), 1, "{audit:?}");
@@ -84,6 +88,9 @@ async fn all_the_dead_are_revived_or_dropped_by_one_resumable_act() {
     let refused = fleet.run(&["dead", "drop", "--all"]).ends(2);
     assert!(refused.stderr.contains("needs --yes"), "{refused:?}");
     fleet.run(&["dead", "drop", "--all", "--yes", "--by", "anna"]).ends(0);
-    assert_eq!(who(&fleet.run(&["audit", "--json"]).ends(0).objects()[0]), ("drop", "all matching: all", "done", 1, 1, ""));
+    assert_eq!(
+        who(&fleet.run(&["audit", "--json"]).ends(0).objects()[0]),
+        ("drop", "all matching: all", "done", 1, 1, "")
+    );
     assert_eq!(fleet.run(&["bulk", "list", "--json"]).ends(0).objects().len(), 2);
 }

@@ -60,9 +60,17 @@ fn seen() -> Seen {
             .collect(),
         redis: None,
         swept_at: Some(moment(NOW - 61_000)),
-        settings: [("hook.kind", "\"webhook\""), ("hook.url", "\"https://shop.example/close\""), ("circuit.window", "\"10s\"")]
-            .map(|(key, value)| Shown { key: key.to_owned(), value: value.to_owned(), source: "default".to_owned() })
-            .into(),
+        settings: [
+            ("hook.kind", "\"webhook\""),
+            ("hook.url", "\"https://shop.example/close\""),
+            ("circuit.window", "\"10s\""),
+        ]
+        .map(|(key, value)| Shown {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            source: "default".to_owned(),
+        })
+        .into(),
     }
 }
 

@@ -59,7 +59,11 @@ pub fn lines(seen: &Seen) -> Vec<Line> {
         lines.push(Line::new(escaped(endpoint), left, of(workers)).bad());
     }
     if lines.last().is_some_and(Line::is_title) {
-        lines.push(Line::new("nothing", if seen.workers.is_empty() { "but no worker calls it" } else { "–" }, ""));
+        lines.push(Line::new(
+            "nothing",
+            if seen.workers.is_empty() { "but no worker calls it" } else { "–" },
+            "",
+        ));
     }
     lines.push(Line::title("What it has answered since the wheel was made"));
     let verdicts = seen.stats.verdicts();
@@ -80,7 +84,9 @@ fn closing(seen: &Seen) -> Line {
     let serving = seen.workers.iter().filter(|worker| !worker.draining).count();
     match (stopped, serving) {
         (0, 0) => Line::new("closing", "nobody", "no worker claims").bad(),
-        (0, serving) => Line::new("closing", "on", format!("{serving} of {} workers claim", seen.workers.len())),
+        (0, serving) => {
+            Line::new("closing", "on", format!("{serving} of {} workers claim", seen.workers.len()))
+        }
         (stopped, _) => {
             let shards = format!("{stopped} of {} shards are stopped", seen.stats.shards);
             Line::new("closing", "stopped", shards).bad()

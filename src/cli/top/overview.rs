@@ -54,14 +54,18 @@ pub fn facts(seen: &Seen) -> Vec<Fact> {
         ),
         _ => fact("lateness", "–".to_owned(), "no order in the last hour".to_owned(), Tone::Plain),
     };
-    let outcomes = format!(
-        "in the last hour; {} skipped, {} cancelled, {} retried, {} unavailable, {} dead",
-        grouped(sum.skipped),
-        grouped(sum.cancelled),
-        grouped(sum.retried),
-        grouped(sum.unavailable),
-        grouped(sum.buried)
-    );
+    // Only what there was: a line is short.
+    let others = [
+        (sum.skipped, "skipped"),
+        (sum.cancelled, "cancelled"),
+        (sum.retried, "retried"),
+        (sum.unavailable, "unavailable"),
+        (sum.buried, "dead"),
+    ];
+    let others = others.into_iter().filter(|(count, _)| *count > 0);
+    let others: Vec<_> = others.map(|(count, word)| format!("{} {word}", grouped(count))).collect();
+    let outcomes =
+        format!("in the last hour{}{}", if others.is_empty() { "" } else { "; " }, others.join(", "));
     let tone = |is_odd: bool| if is_odd { Tone::Odd } else { Tone::Plain };
     let mut facts = vec![
         fact(

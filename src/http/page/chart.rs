@@ -258,7 +258,8 @@ impl Plot {
         self.put(format_args!(
             "<text class=\"nothing\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{why}</text>\n",
             (LEFT + RIGHT) / 2.0,
-            (TOP + BOTTOM) / 2.0
+            // Between two lines of either chart's grid.
+            (TOP + BOTTOM) / 2.0 - 18.0
         ));
     }
 
@@ -299,8 +300,9 @@ fn step(columns: usize) -> f64 {
 fn ceiling(most: f64) -> f64 {
     let mut size = 1.0;
     loop {
-        for round in [1.0, 2.0, 4.0] {
-            if most <= round * size {
+        // Half of it is labelled, too, and must be whole.
+        for round in [1.0, 2.0, 4.0, 5.0, 6.0, 8.0] {
+            if most <= round * size && (round != 5.0 || size > 1.0) {
                 return round * size;
             }
         }
@@ -402,8 +404,9 @@ mod tests {
 
     #[test]
     fn an_axis_ends_at_a_round_number_above_all() {
+        let tops = [(0.0, 1.0), (1.0, 1.0), (3.0, 4.0), (5.0, 6.0), (9.0, 10.0), (11.0, 20.0), (44.0, 50.0)];
         for (most, top) in
-            [(0.0, 1.0), (1.0, 1.0), (3.0, 4.0), (5.0, 10.0), (11.0, 20.0), (399.0, 400.0), (401.0, 1000.0)]
+            tops.into_iter().chain([(399.0, 400.0), (401.0, 500.0), (601.0, 800.0), (801.0, 1000.0)])
         {
             assert_eq!(ceiling(most), top);
         }

@@ -47,7 +47,8 @@ impl Filter {
             reason: Some(query.exact("reason").to_owned()).filter(|text| !text.is_empty()),
         };
         if narrow.reason.is_some() && state != "dead" {
-            complaints.push("reason narrows the dead alone: what is tried again has none that is kept".to_owned());
+            complaints
+                .push("reason narrows the dead alone: what is tried again has none that is kept".to_owned());
         }
         if state == "ended" && (from.is_some() || to.is_some()) {
             complaints

@@ -107,7 +107,7 @@ impl Figures {
         };
         // Five minutes: long enough to mean something, short enough to be now.
         let lately = glance.wide.done.last(5).lateness;
-        let late = |share: f64| lately.quantile(share).map_or_else(|| "unknown".to_owned(), show_brief);
+        let late = |share: f64| lately.quantile(share).map(show_brief);
         let serving = glance.workers.iter().filter(|worker| !worker.draining).count() as u64;
         let draining = glance.workers.len() as u64 - serving;
         Self(
@@ -117,8 +117,14 @@ impl Figures {
                 ("next_minute", count(glance.next_minute)),
                 ("next_five", count(glance.next_five)),
                 ("next_hour", count(glance.next_hour())),
-                ("late_half", late(0.5)),
-                ("late_most", format!("99 of 100 within {}", late(0.99))),
+                ("late_half", late(0.5).unwrap_or_else(|| "–".to_owned())),
+                (
+                    "late_most",
+                    late(0.99).map_or_else(
+                        || "no order was taken".to_owned(),
+                        |late| format!("99 of 100 within {late}"),
+                    ),
+                ),
                 ("scheduled", count(stats.scheduled)),
                 ("leased", count(stats.leased)),
                 ("dead", count(stats.dead)),

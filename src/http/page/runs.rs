@@ -4,7 +4,7 @@ use askama::Template;
 use serde_json::Value;
 
 use super::fault::Outcome;
-use super::figure::{At, count, span};
+use super::figure::{At, count, of, span};
 use super::frame::Frame;
 use super::parameters::Link;
 use super::visit::Visit;
@@ -234,7 +234,8 @@ fn finding(section: &Value, frame: &Frame) -> Finding {
 fn remarks(record: &Value) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(refusal) = record["refusal"].as_str() {
-        remarks.push(format!("{} rows cannot be deadlines; the first: {refusal}", number(record, "refused")));
+        let rows = of(record["refused"].as_u64().unwrap_or_default(), "row", "rows");
+        remarks.push(format!("{rows} cannot be deadlines; the first: {refusal}"));
     }
     if record["capped"].as_u64().is_some_and(|capped| capped > 0) {
         remarks.push(format!(

@@ -25,7 +25,10 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, seen: &Seen, chosen: usize, ink: 
     let shown = all.iter().enumerate().skip(from).take(tall).map(|(n, line)| {
         let mark = if n == chosen { ink.chosen() } else { ink.dim() };
         if line.is_title() {
-            return Line::styled(fitted(&line.head, area.width), if n == chosen { mark } else { ink.strong() });
+            return Line::styled(
+                fitted(&line.head, area.width),
+                if n == chosen { mark } else { ink.strong() },
+            );
         }
         let style = match line.tone {
             Tone::Plain => ink.plain(),
