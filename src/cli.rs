@@ -53,6 +53,7 @@ mod sweep;
 mod token;
 #[cfg(feature = "top")]
 mod top;
+mod usage;
 mod verify;
 mod wheel;
 mod worker;
@@ -73,11 +74,7 @@ pub fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(usage) => {
-            // Help and version come this way too; a reader that went away is no error.
-            let _ = usage.print();
-            return if usage.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
-        }
+        Err(wrong) => return usage::say(&wrong).into(),
     };
     let global = &arguments.global;
     let mut output = Output::new(global.json, global.quiet, global.color);

@@ -57,6 +57,8 @@ fn kind_of(error: &RedisError) -> StoreKind {
         "UNFORMATTED" => StoreKind::Unformatted,
         "LAYOUT" => StoreKind::Layout,
         "WRONGTYPE" | "BADHEADER" | "BADCALL" => StoreKind::Corrupt,
+        // The connection was refused, and nothing was sent; there may be room for one later.
+        _ if detail.contains("max number of clients") => StoreKind::Unreachable,
         // Scripts of a shard meet this on the source of a hash-slot migration, before their first write.
         _ if detail.contains("non local key") => StoreKind::Moving,
         _ if detail.contains("script:") || detail.contains("user_script") => StoreKind::Corrupt,

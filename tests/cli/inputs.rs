@@ -79,6 +79,12 @@ fn a_time_that_is_missing_mistaken_or_too_far_is_refused_and_named() {
     ] {
         let ran = cli.run(args).ends(2);
         assert!(ran.stderr.contains(named), "{args:?}: {ran:?}");
+        // One line for a person, one object for a program.
+        assert_eq!(ran.stderr.lines().count(), 1, "{args:?}: {ran:?}");
+        let ran = cli.run(&[args, &["--json"]].concat()).ends(2);
+        let said: serde_json::Value = serde_json::from_str(&ran.stderr).unwrap();
+        assert!(said["error"]["message"].as_str().unwrap().contains(named), "{args:?}: {said}");
+        assert_eq!(said["error"]["code"], "invalid", "{args:?}: {said}");
     }
     for at in [
         "tomorrow",
