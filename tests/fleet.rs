@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use duewheel::deadline::{DueAt, State};
 use duewheel::hook::Verdict;
+use duewheel::wheel::answer::{Cancelled, Refusal};
 use duewheel::worker::{Worker, WorkerSettings};
 
 use crate::rig::crew::{self, Mate, closed, enqueue_range};
-use crate::rig::eventually;
 use crate::rig::hook::Recorder;
 use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::strain::Strain;
 use crate::rig::wheel::{after, enqueue, id, moment, wheel};
+use crate::rig::{PATIENCE, eventually};
 
 /// [`crew::quick`] with the short lease that some of these tests wait for.
 fn quick() -> WorkerSettings {
@@ -222,4 +223,52 @@ async fn a_lease_that_could_end_under_the_hook_is_refused() {
     let hook = Arc::new(Recorder::closing().taking(Duration::from_secs(10)));
     let refused = Worker::new(wheel, hook, quick()).map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("lease 3s must exceed the hook's timeout"), "{refused}");
+}
+
+/// DW-127.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_beside_the_deadline_says_cancelled_exactly_where_the_hook_was_never_called() {
+    let count = if std::env::var_os("DUEWHEEL_TEST_LONG").is_some() { 10_000 } else { 1000_u64 };
+    let wheel = wheel(RedisServer::shared(), 8).await;
+    let hook = Arc::new(Recorder::closing());
+    let worker = Mate::start(&wheel, hook.clone(), quick());
+    let first = wheel.now().await.unwrap().as_millis() + 1000;
+    enqueue_range(&wheel, 0..count, |n| DueAt::Moment(moment(first + n))).await;
+    let mut buyers = tokio::task::JoinSet::new();
+    for n in 0..count {
+        let wheel = wheel.clone();
+        buyers.spawn(async move {
+            let now = wheel.now().await.unwrap().as_millis();
+            let at = first + n + fastrand::u64(0..400);
+            tokio::time::sleep(Duration::from_millis(at.saturating_sub(now + 200))).await;
+            (n, wheel.cancel(&[id(&n.to_string())]).await.remove(0).unwrap())
+        });
+    }
+    let answers = buyers.join_all().await;
+    eventually(PATIENCE, async || {
+        let stats = wheel.stats().await.unwrap();
+        (stats.scheduled + stats.leased == 0).then_some(())
+    })
+    .await;
+    let (mut cancelled, mut late) = (0, 0);
+    for (n, answer) in answers {
+        let calls = hook.of(&n.to_string()).len();
+        match answer {
+            Ok(Cancelled::Cancelled) => {
+                assert_eq!(calls, 0, "{n} was cancelled, and called all the same");
+                cancelled += 1;
+            }
+            Ok(Cancelled::Leased) | Err(Refusal::Ended(_)) => {
+                assert_eq!(calls, 1, "{n}: {answer:?}");
+                late += 1;
+            }
+            other => panic!("{n}: {other:?}"),
+        }
+    }
+    println!("{cancelled} cancelled in time, {late} too late");
+    assert!(cancelled > 0 && late > 0, "no race: {cancelled} and {late}");
+    let strange = wheel.cancel(&[id("stranger")]).await.remove(0).unwrap();
+    assert_eq!(strange, Ok(Cancelled::Absent));
+    assert!(worker.drain().await.clean);
+    assert!(wheel.verify(false).await.unwrap().findings.is_empty());
 }

@@ -284,6 +284,40 @@ async fn a_redis_that_is_a_replica_for_a_while_serves_again_as_soon_as_it_is_non
     scene.all_closed_within(RECOVERY, workers).await;
 }
 
+/// Writes are refused because a replica is missing, and because the last snapshot failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_refuses_writes_for_a_while_costs_no_attempt() {
+    for word in ["no_replicas", "cannot_persist"] {
+        let scene = Scene::set(RedisOptions::default(), 200).await;
+        let workers = scene.fleet.start_known(1).await;
+        scene.enqueue_over(2000).await;
+        scene.closed_at_least(20).await;
+        let set = |name: &str, value: &str| scene.server.command::<()>(&["CONFIG", "SET", name, value]);
+        if word == "no_replicas" {
+            set("min-replicas-to-write", "1");
+        } else {
+            // A folder stands where the snapshot is to be.
+            let folder = scene.server.command::<Vec<String>>(&["CONFIG", "GET", "dir"]).remove(1);
+            std::fs::create_dir(std::path::Path::new(&folder).join("dump.rdb")).unwrap();
+            set("save", "3600 1");
+            scene.server.command::<String>(&["BGSAVE"]);
+            let failed = async || (scene.server.info("rdb_last_bgsave_status") == "err").then_some(());
+            eventually(PATIENCE, failed).await;
+        }
+        let refused = scene.fleet.run(&["enqueue", "9001", "--in", "1h", "--json"]);
+        assert!(refused.code == 69 && refused.stderr.contains(word), "{refused:?}");
+        // The worker has met it, too.
+        eventually(PATIENCE, async || workers[0].log().contains("claim failed").then_some(())).await;
+        assert!(scene.closed().await < 200, "closed while Redis remembers nothing");
+        if word == "no_replicas" {
+            set("min-replicas-to-write", "0");
+        } else {
+            set("stop-writes-on-bgsave-error", "no");
+        }
+        scene.all_closed_within(RECOVERY, workers).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_moves_to_the_promoted_node_is_followed_although_the_old_one_stays_up_read_only() {
     let (scene, proxy) = behind_proxy(500).await;

@@ -73,6 +73,26 @@ async fn orders_that_are_not_open_are_skipped_with_the_shops_own_word_and_keep_t
     }
 }
 
+/// The guard is the database's to read: PostgreSQL and SQLite tell `unpaid ` from `unpaid`, MariaDB's usual collations do not.
+#[tokio::test]
+async fn a_status_with_a_blank_behind_it_is_what_the_database_takes_it_for() {
+    for kind in Kind::ALL {
+        let shop = Shop::open_altered(kind, 1, |schema| {
+            schema.replace(" CHECK (status IN ('unpaid', 'paid', 'closed'))", "")
+        })
+        .await;
+        shop.orders([1], -1000, &[(0, 1)]).await;
+        shop.db.run("UPDATE orders SET status = 'unpaid ' WHERE id = 1").await;
+        let equal = shop.count("FROM orders WHERE status = 'unpaid'").await == 1;
+        assert_eq!(equal, kind == Kind::Mariadb);
+        let verdict = judge_one(&shop.hook(), &lease(1)).await;
+        let expected = if equal { Verdict::Closed } else { skipped("unpaid ") };
+        assert_eq!(verdict, expected, "{kind:?}");
+        assert_eq!(shop.count("FROM closes").await, i64::from(equal));
+        shop.balance().await;
+    }
+}
+
 #[tokio::test]
 async fn an_order_is_never_closed_before_the_tables_own_time_and_is_asked_again_at_it() {
     for kind in Kind::ALL {
@@ -260,6 +280,13 @@ async fn nasty_text_ids_are_bound_and_never_read_as_sql() {
         let shop = text_shop(kind, "varchar(200)").await;
         let nasty = [
             "'; DROP TABLE orders; --",
+            "x' OR '1'='1",
+            "x'/**/OR/**/1=1--",
+            "x\\' OR 1=1 -- ",
+            "${x}",
+            "?",
+            "$1",
+            ":id",
             "a\"b",
             "a\\",
             "订单-1",
@@ -276,9 +303,16 @@ async fn nasty_text_ids_are_bound_and_never_read_as_sql() {
             let quoted = if kind == Kind::Mariadb { quoted.replace('\\', "\\\\") } else { quoted };
             shop.db.run(&format!("INSERT INTO orders (id) VALUES ('{quoted}')")).await;
         }
+        // What each of them would reach, if it were read as SQL or as a pattern.
+        let neighbours = ["x", "a", "1", "ab", "zz"];
+        for id in neighbours {
+            shop.db.run(&format!("INSERT INTO orders (id) VALUES ('{id}')")).await;
+        }
         let verdicts = judge(&hook(text_settings(&shop)), &nasty.map(lease)).await;
         assert_eq!(verdicts, vec![Verdict::Closed; nasty.len()], "{kind:?}");
         assert_eq!(shop.count("FROM closes").await, nasty.len() as i64);
+        let open = shop.count("FROM orders WHERE status = 'unpaid'").await;
+        assert_eq!(open, neighbours.len() as i64, "{kind:?}: a neighbour was closed");
     }
 }
 

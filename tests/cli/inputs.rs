@@ -297,3 +297,20 @@ fn text_of_others_shows_escapes_on_a_terminal_not_effects() {
         (Some(reorder.as_str()), Some("\u{1b}[2J\u{9b}31m"))
     );
 }
+
+#[test]
+fn a_database_that_redis_does_not_have_is_a_mistake_in_the_configuration() {
+    let server = RedisServer::shared();
+    let cli = cli();
+    cli.write("worker.toml", format!("[wheel.{}.hook]\nkind = \"log\"\n", cli.wheel));
+    let worker = ["worker", "--config", "worker.toml"];
+    for args in [&["stats"][..], &["enqueue", "x", "--in", "1m"], &["check"], &worker] {
+        let ran = Ran::of(cli.command(args).env("REDIS_URL", format!("{}/99", server.url())));
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(
+            said.contains("redis.url: names a database that this server does not have"),
+            "{args:?}: {ran:?}"
+        );
+        assert_eq!(ran.code, 78, "{args:?}: {ran:?}");
+    }
+}

@@ -297,3 +297,28 @@ fn bench_refuses_a_wheel_in_use_and_measures_an_empty_one() {
     assert!(figures["bytes_per_ended"].is_u64() && figures["options"]["count"] == 2000, "{figures}");
     assert!(!cli.run(&["wheel", "list"]).ends(0).stdout.contains(&cli.wheel), "nothing is left behind");
 }
+
+/// DW-129: there is no step between taking out and putting in.
+#[test]
+fn a_reschedule_that_is_killed_at_any_moment_leaves_the_order_at_one_of_both_times() {
+    let rounds = if std::env::var_os("DUEWHEEL_TEST_LONG").is_some() { 500 } else { 25 };
+    let cli = Cli::new(RedisServer::shared());
+    let times = ["2030-01-01T00:00:00.000Z", "2030-01-01T01:00:00.000Z"];
+    cli.run(&["enqueue", "x", "--at", times[0]]).ends(0);
+    let mut moved = 0;
+    for round in 1..=rounds {
+        let mut running = cli.command(&["reschedule", "x", "--at", times[round % 2]]);
+        let mut running = running.stdout(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(fastrand::u64(0..60)));
+        running.kill().ok();
+        running.wait().unwrap();
+        let seen = cli.run(&["inspect", "x", "--json"]).ends(0).object();
+        assert_eq!(seen["state"], "scheduled", "{seen}");
+        let due_at = seen["deadline"]["due_at"].as_str().unwrap();
+        assert!(times.contains(&due_at), "{seen}");
+        moved += u32::from(due_at == times[round % 2]);
+    }
+    println!("{moved} of {rounds} had gone through");
+    assert_eq!(cli.stat("scheduled"), 1);
+    cli.run(&["verify"]).ends(0);
+}
