@@ -77,6 +77,8 @@ mod sql_mall;
 mod sql_race;
 #[cfg(feature = "sql")]
 mod sql_reminder;
+#[cfg(feature = "sql")]
+mod sql_rights;
 mod store;
 #[cfg(feature = "sql")]
 mod sweep;

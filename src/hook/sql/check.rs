@@ -209,5 +209,27 @@ async fn dry_run(
             .refusals
             .push("set: it leaves the guard true: an order would be closed again and again".to_owned());
     }
+    try_audit(plan, &keys, session, found).await
+}
+
+/// Writes an audit row and looks for one, on trial as well: to prepare a statement shows no missing right in PostgreSQL.
+async fn try_audit(
+    plan: &Plan,
+    keys: &[&str],
+    session: &mut Session,
+    found: &mut Found,
+) -> std::result::Result<(), Failure> {
+    let Some(lease) = sample(plan.kind) else { return Ok(()) };
+    let inserts = plan.audit_inserts(&[Order { place: 0, lease: &lease }]);
+    for query in inserts.into_iter().chain(plan.audit_lookup(keys)) {
+        match session.rows(query, plan.named).await {
+            Ok(_) => {}
+            Err(failure @ Failure::Lost(_)) => return Err(failure),
+            Err(failure) => {
+                found.refusals.push(format!("audit: using it on trial failed: {}", failure.reason()));
+                return Ok(());
+            }
+        }
+    }
     Ok(())
 }
