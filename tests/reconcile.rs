@@ -355,12 +355,9 @@ async fn a_rule_reads_only_and_stops_at_its_limits() {
             ],
             ..settings(kind)
         };
-        let sweep =
-            SweepSettings { statement_timeout: Duration::from_millis(500), ..SweepSettings::default() };
-        let hook = duewheel::hook::sql::SqlSettings {
-            connect_timeout: Duration::from_millis(500),
-            ..shop.settings()
-        };
+        let sweep = SweepSettings { statement_timeout: Duration::from_secs(1), ..SweepSettings::default() };
+        let hook =
+            duewheel::hook::sql::SqlSettings { connect_timeout: Duration::from_secs(10), ..shop.settings() };
         let job = Reconcile::new(wheel.clone(), &hook, &sweep, settings).unwrap();
         let report = job.run(None, |_| {}).await.unwrap();
         let rules: BTreeMap<&str, _> = report.rules.iter().map(|rule| (rule.name.as_str(), rule)).collect();
