@@ -52,6 +52,11 @@ pub const KEYS: [(&str, &str); 17] = [
 
 /// Takes a key.
 pub fn press(model: &mut Model, key: KeyEvent) -> Option<Ask> {
+    if key.modifiers.contains(KeyModifiers::ALT) {
+        // Escape and a key right behind it arrive as one; nothing here asks for Alt.
+        press(model, KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
+        return press(model, KeyEvent::new(key.code, key.modifiers - KeyModifiers::ALT));
+    }
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
             KeyCode::Char('c') => Some(Ask::Quit),
