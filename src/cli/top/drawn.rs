@@ -335,3 +335,14 @@ fn the_cursor_stays_on_its_order_when_rows_come_and_go() {
     model.take(seen(), Some((Tab::Dead, dead(0, false))));
     assert_eq!(model.target(), None);
 }
+
+#[test]
+fn escape_and_a_key_right_behind_it_are_two_keys_and_never_a_letter_of_a_reason() {
+    let mut model = model(Tab::Overview);
+    keys(&mut model, "p");
+    assert!(matches!(model.overlay, Overlay::Dialog(_)));
+    // A terminal that reads both at once tells of one key with Alt.
+    press(&mut model, KeyEvent::new(KeyCode::Char('4'), KeyModifiers::ALT));
+    assert!(matches!(model.overlay, Overlay::None));
+    assert_eq!(model.tab, Tab::Dead);
+}
