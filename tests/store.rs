@@ -14,6 +14,7 @@ use duewheel::wheel::{Ask, RedisSettings, Settlement, Store, What, Wheel};
 
 use crate::rig::proxy::{Proxy, Way};
 use crate::rig::redis::{Aof, RedisOptions, RedisServer};
+use crate::rig::strain::Strain;
 use crate::rig::wheel::{after, ask, deadline, enqueue, id, ids, settings, wheel};
 use crate::rig::{PATIENCE, eventually};
 
@@ -324,6 +325,35 @@ async fn a_half_open_connection_is_noticed_by_the_time_limit_and_replaced() {
     // What was asked last arrived, as the repeat finds out on a new connection.
     recovers(&wheel, "x").await;
     assert_eq!(wheel.stats().await.unwrap().scheduled, 1);
+}
+
+/// None of them waits for the others' tries: a hundred would wait for minutes, each for its turn to find out.
+#[tokio::test]
+async fn many_callers_of_a_redis_that_does_not_answer_wait_no_longer_than_one() {
+    const CALLERS: usize = 40;
+    let strain = Strain::start();
+    let server = RedisServer::start(RedisOptions::default());
+    let (proxy, wheel) = behind_proxy(&server, PATIENCE).await;
+    proxy.swallow(Way::Down);
+    proxy.cut();
+    for _ in 0..2 {
+        let began = Instant::now();
+        let calls: Vec<_> = (0..CALLERS)
+            .map(|_| {
+                let wheel = wheel.clone();
+                tokio::spawn(async move { wheel.now().await.is_err() })
+            })
+            .collect();
+        for call in calls {
+            assert!(call.await.unwrap(), "nobody answers");
+        }
+        // A connection is waited for three seconds.
+        let took = began.elapsed();
+        println!("{CALLERS} callers knew after {took:?}");
+        assert!(took <= strain.allows(Duration::from_secs(4)), "{took:?}");
+    }
+    proxy.heal();
+    recovers(&wheel, "x").await;
 }
 
 #[tokio::test]

@@ -31,7 +31,14 @@ pub struct Store {
 
 #[derive(Default)]
 struct Lane {
-    held: Mutex<Option<Held>>,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    held: Option<Held>,
+    /// When a connection could not be made last, and why.
+    refused: Option<(Instant, StoreKind, String)>,
 }
 
 #[derive(Clone)]
@@ -164,9 +171,9 @@ impl Store {
             Some(StoreKind::Unknown | StoreKind::Unreachable | StoreKind::ReadOnly | StoreKind::Denied)
         );
         if drop_it {
-            let mut slot = lane.held.lock().await;
-            if slot.as_ref().is_some_and(|now| now.number == held.number) {
-                *slot = None;
+            let mut slot = lane.slot.lock().await;
+            if slot.held.as_ref().is_some_and(|now| now.number == held.number) {
+                slot.held = None;
                 self.measures.disconnected();
             }
         }
@@ -179,17 +186,33 @@ impl Store {
     }
 
     async fn hold(&self, lane: &Lane, attempted: &str) -> Result<Held> {
-        let mut slot = lane.held.lock().await;
-        if let Some(held) = &*slot {
+        let came = Instant::now();
+        let mut slot = lane.slot.lock().await;
+        if let Some(held) = &slot.held {
             return Ok(held.clone());
+        }
+        // Who waited while the connection could not be made has tried as well: one after the other, many would wait for ever.
+        if let Some((at, kind, message)) = &slot.refused
+            && *at >= came
+        {
+            return Err(Error::Store {
+                kind: *kind,
+                attempted: attempted.to_owned(),
+                message: message.clone(),
+            });
         }
         let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner).clone();
         let pooled = pool.get().await.map_err(|e| fault::from_pool(e, attempted));
-        let pooled = pooled.inspect_err(|e| self.measures.failed(e))?;
+        let pooled = pooled.inspect_err(|e| {
+            self.measures.failed(e);
+            if let Error::Store { kind, message, .. } = e {
+                slot.refused = Some((Instant::now(), *kind, message.clone()));
+            }
+        })?;
         self.measures.connected();
         let number = self.reconnects.fetch_add(1, Ordering::Relaxed);
         let held = Held { connection: deadpool_redis::Connection::take(pooled), number };
-        *slot = Some(held.clone());
+        slot.held = Some(held.clone());
         Ok(held)
     }
 }
