@@ -9,7 +9,10 @@ pub mod chromium;
 pub mod cli;
 pub mod clock_shim;
 pub mod cluster;
+pub mod commands;
 pub mod crew;
+#[cfg(feature = "sql")]
+pub mod database;
 pub mod hook;
 #[cfg(feature = "sql")]
 pub mod mariadb;
@@ -66,6 +69,11 @@ pub fn eventually_blocking<T>(timeout: Duration, mut look: impl FnMut() -> Optio
         assert!(began.elapsed() < timeout, "not seen within {timeout:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Whether the long forms are asked for, with the strict limits of a quiet machine.
+pub fn is_long() -> bool {
+    std::env::var_os("DUEWHEEL_TEST_LONG").is_some()
 }
 
 /// A name that no other test of this run uses, so that tests may share one server: `orders` -> `orders-7`.

@@ -10,6 +10,7 @@ use duewheel::error::StoreKind;
 use duewheel::shard::Shard;
 use duewheel::wheel::{RedisSettings, Store, Wheel};
 
+use crate::rig::commands::{named_in, script_writes};
 use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::wheel::{after, claim, deadline, id, ids, settings};
 
@@ -30,26 +31,6 @@ fn allow(server: &RedisServer, words: &[String]) {
 fn wheel_as_user(server: &RedisServer) -> Wheel {
     let url = format!("redis://duewheel:{PASSWORD}@127.0.0.1:{}", server.port());
     Wheel::new(Arc::new(Store::new(&RedisSettings::new(url.as_str().into())).unwrap()), settings(2))
-}
-
-/// The commands that stand between `before` and the next quote, in all files of a folder.
-fn named_in(folder: &str, before: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if let Ok(text) = std::fs::read_to_string(&path) {
-                for (at, _) in text.match_indices(before) {
-                    let name = text[at + before.len()..].split(['\'', '"']).next().unwrap();
-                    found.insert(name.to_lowercase());
-                }
-            }
-        }
-    }
-    found
 }
 
 #[test]
@@ -131,19 +112,8 @@ async fn a_missing_right_is_met_on_the_scratch_shard_and_costs_no_deadline() {
     let wheel = wheel_as_user(&server);
     wheel.format().await.unwrap();
     wheel.enqueue(&deadline("kept", after(3_600_000)), OnConflict::Keep, false).await.unwrap().unwrap();
-    let writes = [
-        "hset",
-        "hdel",
-        "hincrby",
-        "zadd",
-        "zrem",
-        "zremrangebyrank",
-        "zremrangebyscore",
-        "xadd",
-        "xtrim",
-        "evalsha",
-    ];
-    for right in writes {
+    let writes = script_writes(&server);
+    for right in writes.iter().map(String::as_str).chain(["evalsha"]) {
         server.command::<String>(&["ACL", "SETUSER", "duewheel", &format!("-{right}")]);
         let refused = wheel.selftest("w1").await.expect_err(right);
         // Inside a script the refusal may leave a half; outside it is a plain denial.

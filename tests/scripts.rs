@@ -8,6 +8,7 @@ use duewheel::shard::Shard;
 use duewheel::wheel::{RedisSettings, Store, Wheel, script};
 use redis::Connection;
 
+use crate::rig::commands::script_writes;
 use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::scene::{Arg, Call, FIXED, FRONT, Scene, arguments, dump, run};
 use crate::rig::wheel::{key, wheel};
@@ -304,16 +305,14 @@ async fn a_missing_right_loses_no_deadline_and_the_selftest_names_it() {
     let mut user = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();
     let store = std::sync::Arc::new(Store::new(&RedisSettings::new(url.as_str().into())).unwrap());
     let as_user = Wheel::new(store, scene.wheel.settings().clone());
-    for right in
-        ["zadd", "zrem", "hset", "hdel", "zremrangebyrank", "zremrangebyscore", "xadd", "hincrby", "xtrim"]
-    {
+    for right in script_writes(&server) {
         server.command::<()>(&["ACL", "SETUSER", "worker", &format!("-{right}")]);
         for call in &scene.calls {
             scene.restore(&mut connection);
             run(&mut user, call.script, &scene.keys(), &arguments(call)).ok();
             assert_whole(&scene, call, &format!("{} without the right to {right}", call.name)).await;
         }
-        let kind = as_user.selftest("w").await.expect_err(right).store_kind();
+        let kind = as_user.selftest("w").await.expect_err(&right).store_kind();
         assert!(matches!(kind, Some(StoreKind::Denied | StoreKind::Corrupt)), "{right}: {kind:?}");
         server.command::<()>(&["ACL", "SETUSER", "worker", &format!("+{right}")]);
         for name in FIXED {

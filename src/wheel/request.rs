@@ -26,7 +26,7 @@ pub enum Begun {
 impl Wheel {
     /// Begins a request. `key` is a hash of its sender and the sender's key, `mark` one of what is asked, both in hexadecimal.
     pub async fn begin_request(&self, key: &str, mark: &str) -> Result<Begun> {
-        let mut reply = self.request("begin", key, mark, WORK, b"").await?;
+        let mut reply = self.request("begin", self.request_key(key), mark, WORK, b"").await?;
         Ok(match reply.word()?.as_str() {
             "new" => Begun::New,
             "work" => Begun::InWork,
@@ -38,23 +38,33 @@ impl Wheel {
 
     /// Remembers what it was answered.
     pub async fn answer_request(&self, key: &str, mark: &str, answer: &[u8]) -> Result<()> {
-        self.request("answer", key, mark, KEEP, answer).await.map(drop)
+        self.request("answer", self.request_key(key), mark, KEEP, answer).await.map(drop)
     }
 
     /// Forgets it: it was not carried out, and may be made again.
     pub async fn forget_request(&self, key: &str, mark: &str) -> Result<()> {
-        self.request("forget", key, mark, KEEP, b"").await.map(drop)
+        self.request("forget", self.request_key(key), mark, KEEP, b"").await.map(drop)
+    }
+
+    /// Begins a request and forgets it, on that key of the self-test.
+    pub(super) async fn try_request(&self, key: &str) -> Result<()> {
+        self.request("begin", key.to_owned(), "selftest", WORK, b"").await?;
+        self.request("forget", key.to_owned(), "selftest", WORK, b"").await.map(drop)
+    }
+
+    fn request_key(&self, key: &str) -> String {
+        keys::of_wheel(self.name(), &format!("request:{key}"))
     }
 
     async fn request(
         &self,
         verb: &str,
-        key: &str,
+        key: String,
         mark: &str,
         keep: Duration,
         answer: &[u8],
     ) -> Result<reply::Reply> {
-        let keys = [keys::of_wheel(self.name(), &format!("request:{key}"))];
+        let keys = [key];
         let args = |cmd: &mut redis::Cmd| {
             cmd.arg(verb).arg(mark).arg(keep.as_millis().to_string()).arg(answer);
         };

@@ -10,8 +10,13 @@ pub fn server() -> String {
 
 /// Makes an empty database and answers its URL. It stays until the server's folder is removed.
 pub async fn database() -> String {
+    database_on(&server()).await
+}
+
+/// The same on that server.
+pub async fn database_on(server: &str) -> String {
     let name = super::shop::database_name();
-    let mut session = MySqlConnection::connect(&server()).await.expect("the test server answers");
+    let mut session = MySqlConnection::connect(server).await.expect("the test server answers");
     session.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.expect("a database of its own");
-    super::shop::with_database(&server(), &name)
+    super::shop::with_database(server, &name)
 }

@@ -164,6 +164,16 @@ impl Shop {
         Self::fill(kind, url, folder, skus, alter).await
     }
 
+    /// The same on that server instead of the shared one.
+    pub async fn open_on(kind: Kind, server: &str, skus: usize) -> Self {
+        let url = match kind {
+            Kind::Postgres => super::postgres::database_on(server).await,
+            Kind::Mariadb => super::mariadb::database_on(server).await,
+            Kind::Sqlite => panic!("SQLite has no server"),
+        };
+        Self::fill(kind, url, None, skus, |schema| schema).await
+    }
+
     /// The same as [`Self::open`], with SQLite's file on a disk: for measurements.
     pub async fn open_on_disk(kind: Kind, skus: usize) -> Self {
         if kind != Kind::Sqlite {

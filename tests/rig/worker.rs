@@ -218,6 +218,13 @@ impl Fleet {
         self.start_with(&[("DUEWHEEL_FAILPOINT", failpoint)])
     }
 
+    /// Starts a worker and waits until it serves.
+    pub async fn start_serving(&self) -> Process {
+        let worker = self.start();
+        eventually(PATIENCE, async || worker.log().contains("serving").then_some(())).await;
+        worker
+    }
+
     /// Starts so many, and waits until each one is known to the others.
     pub async fn start_known(&self, count: usize) -> Vec<Process> {
         let started: Vec<_> = (0..count).map(|_| self.start()).collect();
@@ -308,6 +315,15 @@ impl Process {
     /// What it has logged.
     pub fn log(&self) -> String {
         self.read("stderr")
+    }
+
+    /// The processor time that it has used so far.
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
+        let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
+        // User and system, in hundredths of a second.
+        let ticks = [11, 12].map(|at| fields[at].parse::<u64>().expect("a number"));
+        Duration::from_millis(10 * ticks.iter().sum::<u64>())
     }
 
     fn read(&self, name: &str) -> String {
