@@ -21,11 +21,15 @@ mod cli;
 #[cfg(feature = "webhook")]
 mod clients;
 mod clock_guard;
+#[cfg(feature = "webhook")]
+mod clock_step;
 mod config;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod crash;
 #[cfg(feature = "sql")]
 mod database_load;
+#[cfg(all(feature = "sql", feature = "webhook"))]
+mod database_restart;
 mod deploy;
 #[cfg(feature = "webhook")]
 mod drills;
@@ -40,10 +44,14 @@ mod hour;
 mod house;
 #[cfg(all(feature = "http", feature = "webhook"))]
 mod http;
+#[cfg(feature = "webhook")]
+mod idle;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod late_payment;
 mod life_cycle;
+#[cfg(feature = "webhook")]
+mod lost_retry;
 mod metrics;
 mod migration;
 mod model;

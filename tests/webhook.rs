@@ -7,6 +7,7 @@ mod receiver;
 mod target;
 mod tls;
 mod verdict;
+mod zombie;
 
 use std::time::{Duration, Instant};
 

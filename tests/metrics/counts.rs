@@ -1,9 +1,16 @@
 //! The numbers of a scrape are those of what happened.
 
+use std::time::{Duration, Instant};
+
+use duewheel::deadline::{DueAt, OnConflict};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use crate::rig::redis::{RedisOptions, RedisServer};
+use crate::rig::strain::Strain;
 use crate::rig::stub::{Answer, Stub};
+use crate::rig::wheel::deadline;
 use crate::rig::worker::{Fleet, soon};
-use crate::rig::{PATIENCE, eventually};
+use crate::rig::{PATIENCE, eventually, is_long};
 
 use super::{get, scraped, unhurried, watched};
 
@@ -90,6 +97,86 @@ async fn the_numbers_of_a_scrape_equal_what_happened_and_name_no_order() {
         tally["closed"].as_f64().unwrap()
     );
     assert_eq!(after.sum("duewheel_claimed_total", &[]), tally["claimed"].as_f64().unwrap());
+}
+
+/// Enqueues these due now, waits until all have ended, asks the API for each address, and answers how many series worker and server
+/// then have.
+async fn series(
+    fleet: &Fleet,
+    worker: &str,
+    (api, server): (&str, &str),
+    ids: std::ops::Range<u64>,
+    asked: u64,
+) -> usize {
+    let batch: Vec<_> =
+        ids.clone().map(|n| deadline(&format!("zebra-{n}"), DueAt::After(Duration::ZERO))).collect();
+    for answer in fleet.wheel.enqueue_batch(&batch, OnConflict::Keep, false).await {
+        answer.unwrap().unwrap();
+    }
+    fleet.idle(PATIENCE * 5).await;
+    let mut requests = String::new();
+    for n in 0..asked {
+        let path = format!("/v1/wheels/{}/deadlines/okapi-{n}-{}", fleet.wheel.name(), ids.start);
+        requests += &format!("GET {path} HTTP/1.1\r\nhost: {api}\r\n\r\n");
+    }
+    let stream = tokio::net::TcpStream::connect(api).await.unwrap();
+    let (mut answers, mut asks) = stream.into_split();
+    let asking = async { asks.write_all(requests.as_bytes()).await.unwrap() };
+    let answered = async {
+        let (mut seen, mut bytes) = (String::new(), vec![0; 65_536]);
+        while (seen.matches("HTTP/1.1 404").count() as u64) < asked {
+            let read = answers.read(&mut bytes).await.unwrap();
+            assert!(read > 0, "{seen}");
+            seen += &String::from_utf8_lossy(&bytes[..read]);
+        }
+    };
+    tokio::join!(asking, answered);
+    scraped(worker).await.len() + scraped(server).await.len()
+}
+
+/// DW-139; fewer of each without `DUEWHEEL_TEST_LONG`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ids_addresses_and_errors_make_no_series_whatever_their_number() {
+    let (all, each) = if is_long() { (100_000, 1000) } else { (4000, 300) };
+    let (server, stub) = (RedisServer::start(RedisOptions::default()), Stub::start().await);
+    // The same failure for a few of the first thousand, and for others one of their own.
+    for n in (0..40).chain(all - each..all) {
+        let reason = format!("giraffe {n} is no column");
+        stub.script(&format!("zebra-{n}"), vec![Answer::status(500).body(reason), Answer::status(200)]);
+    }
+    let plan = unhurried(&server).calling(&stub.url("/close/gazelle")).hook("timeout", "\"20s\"");
+    let fleet = Fleet::new(&server, &plan).await;
+    let (worker, address) = watched(&fleet).await;
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (api, serves) = (free(), free());
+    let mut serving = fleet.spawn_silent(&["serve", "--listen", &api, "--metrics", &serves]);
+    eventually(PATIENCE, async || (get(&serves, "/readyz", "*/*").await.0 == 200).then_some(())).await;
+
+    let first = series(&fleet, &address, (&api, &serves), 0..1000, 10).await;
+    let last = series(&fleet, &address, (&api, &serves), 1000..all, each).await;
+    println!("{first} series after 1000 ids, {last} after {all}");
+    assert!(first > 100 && first.abs_diff(last) <= 5, "{first} series, then {last}");
+    assert_eq!(stub.calls().len() as u64, all + 40 + each, "the errors were to be met");
+
+    for at in [&address, &serves] {
+        let strain = Strain::start();
+        let mut quickest = Duration::MAX;
+        for accept in ["text/plain", "application/openmetrics-text", "text/plain", "text/plain"] {
+            let began = Instant::now();
+            let (status, text) = get(at, "/metrics", accept).await;
+            quickest = quickest.min(began.elapsed());
+            assert!(status == 200 && text.len() <= 1_000_000, "{} bytes", text.len());
+            for name in ["zebra", "giraffe", "okapi", "gazelle"] {
+                assert!(!text.contains(name), "{name}: {text}");
+            }
+        }
+        println!("a scrape takes {quickest:?}");
+        let most = Duration::from_millis(100);
+        assert!(quickest <= if is_long() { most } else { strain.allows(most) }, "{quickest:?}");
+    }
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    worker.drain().await;
 }
 
 #[cfg(feature = "sql")]

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::rig::redis::{RedisOptions, RedisServer};
+use crate::rig::strain::Strain;
 use crate::rig::stub::{Answer, Stub};
 use crate::rig::worker::{Fleet, Plan, soon};
 use crate::rig::{PATIENCE, eventually, signal};
@@ -19,29 +20,59 @@ async fn turns(address: &str, path: &str, status: u16, within: Duration) -> (Dur
     (began.elapsed(), body)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_answers_ping_and_refuses_scripts_makes_no_worker_ready() {
-    let server = RedisServer::start(RedisOptions::default());
-    let fleet = Fleet::new(&server, &Plan::new(server.url()).hook("kind", "\"log\"").shards(4)).await;
-    let (mut worker, address) = watched(&fleet).await;
+/// What is done to Redis makes a worker unready within ten seconds, and what mends it makes it ready within five.
+async fn unready(server: &RedisServer, fleet: &Fleet, breaks: impl FnOnce(), on: &str, mends: impl FnOnce()) {
+    let strain = Strain::start();
+    let (mut worker, address) = watched(fleet).await;
     turns(&address, "/readyz", 200, PATIENCE).await;
     assert_eq!(get(&address, "/livez", "*/*").await, (200, "ok\n".to_owned()));
 
-    server.command::<String>(&["ACL", "SETUSER", "default", "-eval", "-evalsha"]);
+    breaks();
     assert_eq!(server.command::<String>(&["PING"]), "PONG");
-    let (after, body) = turns(&address, "/readyz", 503, Duration::from_secs(10)).await;
-    println!("not ready {after:?} after the right was taken: {body}");
-    assert!(body.contains("no claim within") && body.ends_with("readyz failed\n"), "{body}");
+    let (after, body) = turns(&address, "/readyz", 503, PATIENCE).await;
+    println!("not ready {after:?} after it was broken: {body}");
+    assert!(after <= strain.allows(Duration::from_secs(10)), "{after:?}");
+    assert!(body.contains(on) && body.ends_with("readyz failed\n"), "{body}");
     let (status, verbose) = get(&address, "/livez?verbose", "*/*").await;
     assert!(
         status == 200 && verbose.contains("poller 3: ok") && verbose.contains("janitor: ok"),
         "{verbose}"
     );
 
-    server.command::<String>(&["ACL", "SETUSER", "default", "+eval", "+evalsha"]);
-    let (after, _) = turns(&address, "/readyz", 200, Duration::from_secs(12)).await;
-    println!("ready {after:?} after it was given back");
+    let strain = Strain::start();
+    mends();
+    let (after, _) = turns(&address, "/readyz", 200, PATIENCE).await;
+    println!("ready {after:?} after it was mended");
+    assert!(after <= strain.allows(Duration::from_secs(5)), "{after:?}");
     worker.still_runs();
+    fleet.enqueue(1..=8, |_| soon(0)).await;
+    fleet.idle(PATIENCE).await;
+    assert_eq!(worker.drain().await["closed"], 8);
+}
+
+/// DW-141.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_answers_ping_and_refuses_scripts_makes_no_worker_ready_nor_does_a_key_of_a_wrong_type()
+{
+    let plan = |server: &RedisServer| Plan::new(server.url()).hook("kind", "\"log\"").shards(4);
+    let refusing = async {
+        let server = RedisServer::start(RedisOptions::default());
+        let fleet = Fleet::new(&server, &plan(&server)).await;
+        let set = |rights: [&str; 2]| {
+            server.command::<String>(&[&["ACL", "SETUSER", "default"][..], &rights].concat());
+        };
+        let (breaks, mends) = (|| set(["-eval", "-evalsha"]), || set(["+eval", "+evalsha"]));
+        unready(&server, &fleet, breaks, "no claim within 6 s", mends).await;
+    };
+    let mistyped = async {
+        let server = RedisServer::start(RedisOptions::default());
+        let fleet = Fleet::new(&server, &plan(&server)).await;
+        let slots = format!("dw1:{{{}.3}}:slots", fleet.wheel.name());
+        let breaks = || server.command::<()>(&["SET", &slots, "no sorted set"]);
+        let mends = || assert_eq!(server.command::<u64>(&["DEL", &slots]), 1);
+        unready(&server, &fleet, breaks, "no claim within 6 s on 1 shards: 3", mends).await;
+    };
+    tokio::join!(refusing, mistyped);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

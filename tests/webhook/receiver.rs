@@ -12,7 +12,7 @@ use super::{SECRET, judge, lease, reason, secret, settings};
 
 #[path = "../../examples/receiver.rs"]
 #[allow(dead_code, reason = "its main is the example's")]
-mod sample;
+pub(super) mod sample;
 
 fn start() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
