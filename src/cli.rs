@@ -46,6 +46,7 @@ mod resume;
 mod row;
 mod serve;
 mod signals;
+mod spans;
 mod stats;
 mod supervisor;
 #[cfg(feature = "sql")]

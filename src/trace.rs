@@ -2,12 +2,16 @@
 //!
 //! Half an hour may lie between the two, so the call of the hook does not go on with the trace of the enqueue: where spans are exported
 //! (feature `otlp`) it begins a trace of its own, linked to the enqueue of each of its orders. Where they are not, nobody would know
-//! that trace, and the caller's is carried on.
+//! that trace, and the caller's is carried on. A request over HTTP is answered at once, so its span is below the caller's.
 
 #[cfg(feature = "otlp")]
 mod call;
 #[cfg(not(feature = "otlp"))]
 mod no_call;
+#[cfg(not(feature = "otlp"))]
+mod no_request;
+#[cfg(feature = "otlp")]
+mod request;
 
 use std::fmt;
 
@@ -15,6 +19,10 @@ use std::fmt;
 pub use call::{Call, export, within};
 #[cfg(not(feature = "otlp"))]
 pub use no_call::{Call, within};
+#[cfg(not(feature = "otlp"))]
+pub use no_request::Request;
+#[cfg(feature = "otlp")]
+pub use request::Request;
 
 use crate::error::Invalid;
 

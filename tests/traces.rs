@@ -15,6 +15,8 @@ use collector::Collector;
 
 const CALLED: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CLOSED: &str = "0af7651916cd43dd8448eb211c80319c";
+#[cfg(feature = "otlp")]
+const LAST: &str = "1bf7651916cd43dd8448eb211c80319c";
 
 fn traceparent(trace_id: &str) -> String {
     format!("00-{trace_id}-00f067aa0ba902b7-01")
@@ -103,6 +105,68 @@ async fn a_trace_id_given_at_enqueue_is_found_in_the_webhook_the_audit_row_the_l
     for worker in workers {
         worker.drain().await;
     }
+}
+
+#[cfg(all(feature = "otlp", feature = "page"))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_enqueue_over_http_is_a_span_below_its_callers_and_the_close_is_linked_to_the_same_trace() {
+    use crate::rig::api::Client;
+    use crate::rig::page::Page;
+    let (server, stub, collector) = (RedisServer::shared(), Stub::start().await, Collector::start().await);
+    let fleet = Fleet::new(server, &Plan::new(server.url()).calling(&stub.url("/close"))).await;
+    let mut command = fleet.command();
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
+    command.env("OTEL_SERVICE_NAME", "door").env("OTEL_BSP_SCHEDULE_DELAY", "100");
+    let served = Page::serve(command);
+    let mut client = Client::connect(served.base.trim_start_matches("http://").parse().unwrap()).await;
+    let json = ("content-type", "application/json");
+    let sent = traceparent(CALLED);
+    let path = format!("/v1/wheels/{}/deadlines", fleet.wheel.name());
+    let one = format!("{path}/4711");
+    let refused = client.send("PUT", &one, &[json, ("traceparent", &sent)], r#"{"in":"0s"}"#).await;
+    refused.problem(401, "unauthorized");
+    client.token = Some(served.operator.clone());
+    client.send("PUT", &one, &[json, ("traceparent", &sent)], r#"{"in":"0s"}"#).await.is(201);
+    let batch = format!(r#"[{{"id":"4712","in":"1h","traceparent":"{}"}}]"#, traceparent(CLOSED));
+    client.send("POST", &path, &[json, ("traceparent", &traceparent(CLOSED))], &batch).await.is(200);
+    client.send("GET", &one, &[("traceparent", "00-nonsense")], "").await.is(200);
+
+    let seen = async |name: &str, trace_id: &str| {
+        eventually(PATIENCE, async || collector.named(name, trace_id)).await
+    };
+    for (name, trace_id) in
+        [("PUT /v1/wheels/{wheel}/deadlines/{id}", CALLED), ("POST /v1/wheels/{wheel}/deadlines", CLOSED)]
+    {
+        let span = seen(name, trace_id).await;
+        assert_eq!((span.service.as_str(), span.parent_id.as_str()), ("door", "00f067aa0ba902b7"), "{name}");
+    }
+    // Whoever tells of no trace begins one.
+    let look = eventually(PATIENCE, async || {
+        collector.spans().into_iter().find(|span| span.name.starts_with("GET "))
+    });
+    assert_eq!(look.await.parent_id, "");
+    let statuses =
+        || collector.spans().iter().filter(|s| s.trace_id == CALLED).map(|s| s.status).collect::<Vec<_>>();
+    assert_eq!(statuses(), [401, 201]);
+    // No id of an order, and no token, is in what was sent.
+    for request in collector.requests() {
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        assert!(!body.contains("4711") && !body.contains(&served.operator), "{body}");
+    }
+
+    // What was enqueued so is closed in a trace of its own, linked to the caller's.
+    let worker = start(&fleet, &collector.url());
+    let close = eventually(PATIENCE, async || collector.linked_to(CALLED)).await;
+    assert_eq!((close.name.as_str(), close.service.as_str()), ("close", "closer"));
+    assert_eq!(stub.calls_for("4711").remove(0).header("duewheel-traceparent"), Some(sent.as_str()));
+    worker.drain().await;
+    // What was not sent yet is sent when it ends.
+    client
+        .send("PUT", &format!("{path}/4713"), &[json, ("traceparent", &traceparent(LAST))], r#"{"in":"1h"}"#)
+        .await
+        .is(201);
+    served.signal("TERM");
+    seen("PUT /v1/wheels/{wheel}/deadlines/{id}", LAST).await;
 }
 
 #[cfg(feature = "otlp")]

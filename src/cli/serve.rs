@@ -11,6 +11,7 @@ use super::exit::Exit;
 use super::failure::{Failure, Outcome};
 use super::output::Output;
 use super::signals::{Asked, Signals};
+use super::spans::Spans;
 use super::supervisor::Supervisor;
 use super::worker::changed;
 use crate::config::Config;
@@ -47,6 +48,7 @@ pub struct Serve {
 /// Serves.
 pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outcome {
     let mut signals = Signals::listen()?;
+    let spans = Spans::start()?;
     let metrics = Metrics::new();
     let store = Arc::new(context.connections()?.measured_by(&metrics));
     match super::check::unfit(&store).await {
@@ -81,7 +83,7 @@ pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outc
     supervisor.ready(&status);
     loop {
         tokio::select! {
-            _ = &mut answering => return Ok(Exit::Done),
+            _ = &mut answering => break,
             signal = signals.next() => match signal {
                 Asked::End(exit) if stop.is_cancelled() => return Ok(exit),
                 Asked::End(_) => {
@@ -98,6 +100,8 @@ pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outc
             () = supervisor.beat(|| true) => {}
         }
     }
+    spans.end().await;
+    Ok(Exit::Done)
 }
 
 fn reload(context: &Context, service: &Service) {

@@ -15,6 +15,7 @@ use super::hook::Closer;
 use super::output::Output;
 use super::serve::Service;
 use super::signals::{Asked, Signals};
+use super::spans::Spans;
 use super::supervisor::Supervisor;
 use crate::config::{Config, WheelConfig, shown_url};
 use crate::error::{Error, StoreKind};
@@ -79,14 +80,7 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
     let served = served(context, &metrics)?;
     let probes = Probes::new(metrics.clone(), served.iter().map(|one| one.fleet.health()).collect());
     let _answering = super::probes::answer(context, probes).await?;
-    #[cfg(feature = "otlp")]
-    let exporter = crate::telemetry::Exporter::start().map_err(Failure::Usage)?;
-    #[cfg(not(feature = "otlp"))]
-    if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some() {
-        tracing::warn!(
-            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but this build exports no spans: it lacks the feature otlp"
-        );
-    }
+    let spans = Spans::start()?;
     let mut signals = Signals::listen()?;
     let stop = CancellationToken::new();
     for one in &served {
@@ -143,10 +137,7 @@ pub async fn run(args: &Worker, context: &Context, output: &mut Output) -> Outco
         stop.cancel();
         let _ = answering.await;
     }
-    #[cfg(feature = "otlp")]
-    if let Some(exporter) = exporter {
-        exporter.end().await;
-    }
+    spans.end().await;
     let drained: Vec<Drained> = drained.into_iter().collect::<Result<_, _>>()?;
     said(&served, &drained, output)
 }

@@ -24,6 +24,7 @@ use super::{
 use crate::clock::Moment;
 use crate::deadline::Id;
 use crate::error::shown;
+use crate::trace;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -32,6 +33,9 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(super) async fn enter(api: Arc<Api>, operation: Operation, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let request_id = request_id(&parts.headers);
+    let traceparent = parts.headers.get("traceparent").and_then(|value| value.to_str().ok());
+    let traced =
+        trace::Request::begin(operation.name(), parts.method.as_str(), operation.path(), traceparent);
     let (response, closes) = match answer(&api, operation, parts, body, &request_id).await {
         Ok(response) => (response, false),
         Err(problem) => {
@@ -39,6 +43,7 @@ pub(super) async fn enter(api: Arc<Api>, operation: Operation, request: Request)
             (problem.respond(&request_id), closes)
         }
     };
+    traced.end(response.status().as_u16());
     tracing::debug!(
         request_id,
         operation = operation.name(),

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use opentelemetry::trace::{
-    Link, Span as _, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
-};
+use opentelemetry::trace::{Link, Span as _, SpanBuilder, SpanKind, Status};
 use opentelemetry::{Context, KeyValue, global};
 
 use super::Traceparent;
+use super::request::remote;
 
 /// Links of one span, as the standard bounds them by default.
 const MOST_LINKS: usize = 128;
@@ -22,9 +21,14 @@ tokio::task_local! {
     static CURRENT: String;
 }
 
-/// Calls are recorded from now on: the process has an exporter.
+/// Calls and requests are recorded from now on: the process has an exporter.
 pub fn export() {
     EXPORTING.store(true, Ordering::Release);
+}
+
+/// Whether anybody takes spans.
+pub(super) fn is_exporting() -> bool {
+    EXPORTING.load(Ordering::Acquire)
 }
 
 /// A call of a hook; recorded where spans are exported.
@@ -39,7 +43,7 @@ impl Call {
         wheel: &str,
         orders: impl ExactSizeIterator<Item = Option<&'a str>>,
     ) -> Self {
-        if !EXPORTING.load(Ordering::Acquire) {
+        if !is_exporting() {
             return Self { span: None };
         }
         let count = i64::try_from(orders.len()).unwrap_or(i64::MAX);
@@ -92,9 +96,5 @@ pub async fn within<T>(call: &Call, work: impl Future<Output = T>) -> T {
 }
 
 fn link(enqueued: &Traceparent<'_>) -> Option<Link> {
-    let trace_id = TraceId::from_hex(enqueued.trace_id()).ok()?;
-    let span_id = SpanId::from_hex(enqueued.span_id()).ok()?;
-    let flags = if enqueued.is_sampled() { TraceFlags::SAMPLED } else { TraceFlags::default() };
-    let context = SpanContext::new(trace_id, span_id, flags, true, TraceState::default());
-    Some(Link::new(context, Vec::new(), 0))
+    Some(Link::new(remote(enqueued)?, Vec::new(), 0))
 }

@@ -10,6 +10,8 @@ pub struct Span {
     pub trace_id: String,
     pub parent_id: String,
     pub links: Vec<String>,
+    /// What was answered to a request; 0 for other spans.
+    pub status: u64,
 }
 
 pub struct Collector(Stub);
@@ -30,9 +32,17 @@ impl Collector {
 
     /// The span that is linked to a trace.
     pub fn linked_to(&self, trace_id: &str) -> Option<Span> {
-        let requests = self.requests();
-        let mut spans = requests.iter().flat_map(|request| spans(&request.body));
-        spans.find(|span| span.links.iter().any(|link| link == trace_id))
+        self.spans().into_iter().find(|span| span.links.iter().any(|link| link == trace_id))
+    }
+
+    /// The span of this name in a trace.
+    pub fn named(&self, name: &str, trace_id: &str) -> Option<Span> {
+        self.spans().into_iter().find(|span| span.name == name && span.trace_id == trace_id)
+    }
+
+    /// Every span so far.
+    pub fn spans(&self) -> Vec<Span> {
+        self.requests().iter().flat_map(|request| spans(&request.body)).collect()
     }
 }
 
@@ -53,11 +63,19 @@ fn spans(request: &[u8]) -> Vec<Span> {
                 trace_id: all(span, 1).next().map(hex).unwrap_or_default(),
                 parent_id: all(span, 4).next().map(hex).unwrap_or_default(),
                 name: all(span, 5).next().map(text).unwrap_or_default(),
+                status: all(span, 9).find_map(status).unwrap_or_default(),
                 links: all(span, 13).filter_map(|link| all(link, 1).next()).map(hex).collect(),
             });
         }
     }
     found
+}
+
+/// KeyValue { 1: key, 2: AnyValue { 3: int } } of the status.
+fn status(attribute: &[u8]) -> Option<u64> {
+    (all(attribute, 1).next() == Some(b"http.response.status_code".as_slice())).then_some(())?;
+    let mut value = all(attribute, 2).next()?;
+    (varint(&mut value) == 3 << 3).then(|| varint(&mut value))
 }
 
 fn text(bytes: &[u8]) -> String {
