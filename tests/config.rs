@@ -461,6 +461,29 @@ fn files_with_secrets_that_others_may_read_are_warned_of() {
         warnings[0].ends_with("holds a password and its mode 0644 lets others read it; chmod 600 it"),
         "{warnings:?}"
     );
+    for (text, holds) in [
+        ("[redis]\npassword = 'pw'\n", true),
+        ("redis.password = 'pw'\n", true),
+        (
+            "[wheel.a.hook]\nkind = 'webhook'\nurl = 'https://h/'\nsecret_file = 'secret'\nheaders.authorization = 'pw'\n",
+            true,
+        ),
+        ("[wheel.a.hook.headers]\nauthorization = 'pw'\n", true),
+        ("[wheel.a.hook.headers]\nauthorization_file = 'pw'\n", false),
+        ("[redis]\n#password = 'pw'\npassword_file = 'pw'\nurl = 'redis://h'\n", false),
+    ] {
+        write(&file, text.as_bytes());
+        open(&file);
+        let draft = Draft::gather(Some(&file), &Environment::default(), &[], None);
+        let warned = draft.warnings.iter().any(|warning| warning.contains("lets others read it"));
+        assert_eq!(warned, holds, "{text}");
+    }
+    let key = folder.path().join("tls.key");
+    write(&key, b"");
+    open(&key);
+    let text = format!("[http]\ntls_cert_file = 'tls.crt'\ntls_key_file = '{}'\n", key.display());
+    let warnings = resolve(&text).unwrap().warnings;
+    assert!(warnings[0].contains("holds a private key and its mode 0644"), "{warnings:?}");
     let secret = folder.path().join("url");
     write(&secret, b"redis://:pw@h\n");
     open(&secret);

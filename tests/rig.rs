@@ -4,6 +4,8 @@
 
 #[cfg(all(feature = "http", feature = "webhook"))]
 pub mod api;
+#[cfg(feature = "webhook")]
+pub mod authority;
 #[cfg(feature = "page")]
 pub mod chromium;
 pub mod cli;

@@ -57,14 +57,28 @@ pub(super) fn mode_warning(path: &Path, holds: &str) -> Option<String> {
     None
 }
 
-/// Whether a URL in the text carries a password, or a webhook secret stands in it.
+/// Whether a secret stands in the text itself: a password in a URL, the value of a key that is a password or secret, a webhook's secret or
+/// one of the headers that it is sent.
 fn holds_a_password(text: &str) -> bool {
     let in_url = |line: &str| {
         line.split_once("://")
             .and_then(|(_, rest)| rest.rsplit_once('@'))
             .is_some_and(|(user, _)| user.contains(':'))
     };
-    text.lines().filter(|l| !l.trim_start().starts_with('#')).any(|l| in_url(l) || l.contains("whsec_"))
+    let mut in_secrets = false;
+    text.lines().map(str::trim).filter(|line| !line.starts_with('#')).any(|line| {
+        if line.starts_with('[') && line.contains(']') {
+            let name = line.trim_start_matches('[').split(']').next().unwrap_or_default();
+            in_secrets = name.ends_with(".headers") || name.ends_with(".properties");
+            return false;
+        }
+        let key = line.split_once('=').map(|(key, _)| key.trim()).unwrap_or_default();
+        let (table, last) = key.rsplit_once('.').unwrap_or(("", key));
+        let in_secrets = in_secrets || matches!(table.rsplit('.').next(), Some("headers" | "properties"));
+        let is_secret = matches!(last, "password" | "secret" | "old_secret")
+            || in_secrets && !last.is_empty() && !last.ends_with("_file");
+        is_secret || in_url(line) || line.contains("whsec_")
+    })
 }
 
 /// Hands every leaf value of a TOML text to `add`, with its key and line; answers the lines and texts of what is not TOML. The parser's

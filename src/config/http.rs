@@ -82,7 +82,10 @@ fn tokens(section: &mut Section<'_>) -> Vec<Token> {
 fn tls(section: &mut Section<'_>) -> Option<TlsFiles> {
     let (cert, key) = (section.text("tls_cert_file"), section.text("tls_key_file"));
     match (cert, key) {
-        (Some(cert), Some(key)) => Some(TlsFiles { cert: PathBuf::from(cert), key: PathBuf::from(key) }),
+        (Some(cert), Some(key)) => {
+            section.warn_of_mode(&key, "holds a private key");
+            Some(TlsFiles { cert: PathBuf::from(cert), key: PathBuf::from(key) })
+        }
         (None, None) => None,
         (Some(_), None) => {
             section.problem("tls_key_file", "is missing; tls_cert_file is given");

@@ -10,7 +10,7 @@ use secrecy::SecretString;
 
 use super::draft::{Draft, Given, Key, Source, Value};
 use super::resolve::Shown;
-use super::{secret, shown_url};
+use super::{file, secret, shown_url};
 use crate::clock::{parse_duration, show_duration};
 use crate::error::{Invalid, shown};
 
@@ -305,6 +305,11 @@ impl<'a> Section<'a> {
         };
         self.get(key, read, |texts| texts.iter().map(|t| show(t)).collect::<Vec<_>>().join(", "))
             .unwrap_or_default()
+    }
+
+    /// Warns of a file with secrets that others may read.
+    pub(super) fn warn_of_mode(&mut self, path: &str, holds: &str) {
+        self.findings.warnings.extend(file::mode_warning(Path::new(path), holds));
     }
 
     fn secrets_of_files(&mut self, key: &str) -> Vec<String> {

@@ -21,8 +21,17 @@ pub(super) fn resolve(section: &mut Section<'_>) -> RedisSettings {
             url
         }
     });
+    let ca_file = section.text("ca_file");
+    let is_tls = url.as_ref().is_none_or(|url| {
+        let url = url.expose_secret();
+        url.starts_with("rediss:") || url.starts_with("valkeys:")
+    });
+    if ca_file.is_some() && !is_tls {
+        section.problem("ca_file", "says nothing without rediss:// or valkeys:// in url");
+    }
     RedisSettings {
         url: url.unwrap_or_default(),
+        ca_file: ca_file.map(Into::into),
         connect_timeout: section.duration("connect_timeout", wait.clone()),
         response_timeout: section.duration("response_timeout", wait),
         pool_size: section.whole("pool_size", 1..=1000) as usize,

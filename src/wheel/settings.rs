@@ -1,5 +1,6 @@
 //! How a wheel is laid out and how Redis is reached.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -76,6 +77,8 @@ impl WheelSettings {
 pub struct RedisSettings {
     /// `redis://`, `rediss://`, `unix://`, `valkey://`…; may hold a password, so never shown.
     pub url: SecretString,
+    /// The authorities that vouch for the server of `rediss://`, PEM; without it Mozilla's.
+    pub ca_file: Option<PathBuf>,
     /// Time to make a connection, TLS and login included.
     pub connect_timeout: Duration,
     /// Time to wait for one answer. After it the outcome is unknown.
@@ -89,6 +92,7 @@ impl RedisSettings {
     pub fn new(url: SecretString) -> Self {
         Self {
             url,
+            ca_file: None,
             connect_timeout: Duration::from_secs(3),
             response_timeout: Duration::from_secs(3),
             pool_size: 8,

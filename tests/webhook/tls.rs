@@ -5,60 +5,10 @@ use std::sync::Arc;
 
 use duewheel::hook::webhook::{WebhookHook, WebhookSettings};
 use duewheel::hook::{Hook, Verdict};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{judge, lease, reason, settings};
+use crate::rig::authority::{Authority, Relic, self_signed};
 use crate::rig::stub::{Stub, StubSettings};
-use crate::rig::unique;
-
-/// A certificate authority of the test's own, and the file that an operator would name.
-struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-    file: tempfile::NamedTempFile,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, unique("authority"));
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(issuer.pem().as_bytes()).unwrap();
-        Self { issuer, file }
-    }
-
-    /// A server's TLS with a certificate for `name`, ended long ago if `expired`.
-    fn serve(&self, name: &str, expired: bool) -> Arc<rustls::ServerConfig> {
-        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        if expired {
-            params.not_before = date_time_ymd(2020, 1, 1);
-            params.not_after = date_time_ymd(2021, 1, 1);
-        }
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        server_config(certificate.der().clone(), &key)
-    }
-}
-
-fn self_signed(name: &str) -> Arc<rustls::ServerConfig> {
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap();
-    server_config(certificate.der().clone(), &key)
-}
-
-fn server_config(certificate: CertificateDer<'static>, key: &KeyPair) -> Arc<rustls::ServerConfig> {
-    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap();
-    Arc::new(config)
-}
 
 async fn tls_stub(tls: Arc<rustls::ServerConfig>) -> Stub {
     Stub::start_as(StubSettings { tls: Some(tls), ..StubSettings::default() }).await
@@ -73,7 +23,7 @@ async fn a_certificate_of_the_named_authority_is_accepted_and_calls_share_the_co
     let authority = Authority::new();
     let stub = tls_stub(authority.serve("localhost", false)).await;
     let mut settings = by_name(&stub);
-    settings.ca_file = Some(authority.file.path().to_owned());
+    settings.ca_file = Some(authority.path());
     let hook = WebhookHook::new(&settings).unwrap();
     for _ in 0..5 {
         assert_eq!(judge(&hook, &lease("o1")).await, Verdict::Closed);
@@ -91,7 +41,7 @@ async fn an_address_needs_a_certificate_for_that_address() {
     for (name, accepted) in [("127.0.0.1", true), ("127.0.0.2", false), ("localhost", false)] {
         let stub = tls_stub(authority.serve(name, false)).await;
         let mut settings = settings(&stub.url("/close"));
-        settings.ca_file = Some(authority.file.path().to_owned());
+        settings.ca_file = Some(authority.path());
         let verdict = judge(&WebhookHook::new(&settings).unwrap(), &lease("o1")).await;
         assert_eq!(verdict == Verdict::Closed, accepted, "{name}: {verdict:?}");
     }
@@ -108,7 +58,7 @@ async fn an_expired_a_foreign_and_a_self_signed_certificate_are_refused_with_the
     ] {
         let stub = tls_stub(tls).await;
         let mut settings = by_name(&stub);
-        settings.ca_file = Some(authority.file.path().to_owned());
+        settings.ca_file = Some(authority.path());
         let hook = WebhookHook::new(&settings).unwrap();
         let verdict = judge(&hook, &lease("o1")).await;
         assert!(matches!(verdict, Verdict::Unavailable { .. }), "{why}: {verdict:?}");
@@ -116,6 +66,19 @@ async fn an_expired_a_foreign_and_a_self_signed_certificate_are_refused_with_the
         let check = hook.check().await.unwrap_err().to_string();
         assert!(check.contains(why), "{check}");
         assert_eq!(stub.calls().len(), 0, "{why}: something was sent");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_no_tls_since_2008_is_refused() {
+    for relic in [Relic::Tls10, Relic::Tls11] {
+        let (address, said) = relic.start();
+        let mut settings = settings(&format!("https://{address}/close"));
+        settings.dangerous_accept_invalid_certs = true;
+        let verdict = judge(&WebhookHook::new(&settings).unwrap(), &lease("o1")).await;
+        assert!(matches!(verdict, Verdict::Unavailable { .. }), "{relic:?}: {verdict:?}");
+        assert!(reason(&verdict).contains("TLS refused"), "{verdict:?}");
+        assert!(said.recv().unwrap().refuses(), "{relic:?} was talked to");
     }
 }
 
