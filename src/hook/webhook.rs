@@ -199,8 +199,17 @@ impl Endpoint {
 
 fn reasons(settings: &WebhookSettings, target: &Target, secrets: &[WebhookSecret]) -> Reasons {
     let headers = settings.headers.iter().map(|(_, value)| value);
-    let all: Vec<&SecretString> = headers.chain(secrets.iter().map(|secret| &secret.secret)).collect();
+    let query = queried(&target.path_and_query);
+    let all = headers.chain(secrets.iter().map(|secret| &secret.secret)).chain(&query);
     Reasons::new(target.origin(), all)
+}
+
+/// What the query of the URL holds, as it is written and as it is meant: it may be a token.
+fn queried(path_and_query: &str) -> Vec<SecretString> {
+    let query = path_and_query.split_once('?').map_or("", |(_, query)| query);
+    let written = query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1.to_owned()));
+    let meant = url::form_urlencoded::parse(query.as_bytes()).map(|(_, value)| value.into_owned());
+    written.chain(meant).map(SecretString::from).collect()
 }
 
 /// How far a call came, for the reason of a time-out.

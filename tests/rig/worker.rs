@@ -299,7 +299,8 @@ pub struct Process {
 }
 
 impl Process {
-    fn spawn(mut command: Command) -> Self {
+    /// Starts this command, its output in files.
+    pub fn spawn(mut command: Command) -> Self {
         let dir = tempfile::Builder::new().prefix("duewheel-worker-").tempdir().expect("a temp dir");
         let file = |name: &str| std::fs::File::create(dir.path().join(name)).expect("a file");
         command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr"));
@@ -324,6 +325,11 @@ impl Process {
         // User and system, in hundredths of a second.
         let ticks = [11, 12].map(|at| fields[at].parse::<u64>().expect("a number"));
         Duration::from_millis(10 * ticks.iter().sum::<u64>())
+    }
+
+    /// Where its output is kept.
+    pub fn dir(&self) -> &std::path::Path {
+        self.dir.path()
     }
 
     fn read(&self, name: &str) -> String {

@@ -8,7 +8,8 @@ use duewheel::hook::webhook::WebhookHook;
 use duewheel::lease::Fence;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{SECRET, judge, lease, reason, secret, settings};
+use super::{SECRET, hook, judge, lease, reason, secret, settings};
+use crate::rig::stub::Stub;
 
 #[path = "../../examples/receiver.rs"]
 #[allow(dead_code, reason = "its main is the example's")]
@@ -73,4 +74,68 @@ async fn the_sample_receiver_closes_nothing_for_a_stranger() {
     let verdict = judge(&WebhookHook::new(&settings).unwrap(), &lease("o1")).await;
     assert!(reason(&verdict).contains("status 401"), "{verdict:?}");
     assert!(shop(address, "GET", "/orders").await.contains(r#""o1":"unpaid""#));
+}
+
+/// Sends these bytes again, with the headers changed so; answers the status.
+async fn resend(address: SocketAddr, headers: &[(String, String)], body: &[u8]) -> u16 {
+    let mut request = b"POST /hooks/close HTTP/1.1\r\n".to_vec();
+    for (name, value) in headers.iter().filter(|(name, _)| name != "content-length") {
+        request.extend(format!("{name}: {value}\r\n").into_bytes());
+    }
+    request.extend(format!("content-length: {}\r\n\r\n", body.len()).into_bytes());
+    request.extend(body);
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(&request).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn the_sample_receiver_refuses_what_is_replayed_after_six_minutes_and_what_is_forged() {
+    let address = start();
+    shop(address, "PUT", "/orders/o1").await;
+    // A call as it went over the wire.
+    let stub = Stub::start().await;
+    judge(&hook(&stub), &lease("o1")).await;
+    let call = stub.calls().remove(0);
+    let with = |name: &str, value: &str| {
+        let mut headers = call.headers.clone();
+        headers.retain(|(known, _)| known != name);
+        headers.push((name.to_owned(), value.to_owned()));
+        headers
+    };
+    let (id, body) = (call.header("webhook-id").unwrap(), std::str::from_utf8(&call.body).unwrap());
+    let sent_at: i64 = call.header("webhook-timestamp").unwrap().parse().unwrap();
+    // What was sent so long ago bears a right signature of its time.
+    let sent_before = |seconds: i64| {
+        let webhook = standardwebhooks::Webhook::new(SECRET).unwrap();
+        let signature = webhook.sign(id, sent_at - seconds, call.body.as_slice()).unwrap();
+        let mut headers = with("webhook-timestamp", &(sent_at - seconds).to_string());
+        headers.retain(|(name, _)| name != "webhook-signature");
+        headers.push(("webhook-signature".to_owned(), signature));
+        headers
+    };
+    let foreign = standardwebhooks::Webhook::new("whsec_bm90IHRoZSBmaXJzdCBzZWNyZXQsIGJ1dCBpdHMgaGVpcg==");
+    let foreign = foreign.unwrap().sign(id, sent_at, call.body.as_slice()).unwrap();
+    let other = body.replace("o1", "o2");
+    for (what, headers, body) in [
+        ("six minutes old", sent_before(360), body),
+        ("from the future", sent_before(-360), body),
+        ("an old one with a new time", with("webhook-timestamp", &(sent_at + 1).to_string()), body),
+        ("another secret's signature", with("webhook-signature", &foreign), body),
+        ("another call's id", with("webhook-id", "orders_o2_1_0"), body),
+        ("another order", call.headers.clone(), other.as_str()),
+    ] {
+        assert_eq!(resend(address, &headers, body.as_bytes()).await, 401, "{what}");
+    }
+    assert!(shop(address, "GET", "/orders").await.contains(r#""o1":"unpaid""#));
+    assert_eq!(
+        resend(address, &sent_before(240), body.as_bytes()).await,
+        200,
+        "four minutes are none too many"
+    );
+    assert_eq!(resend(address, &call.headers, body.as_bytes()).await, 200, "the call itself");
+    assert!(shop(address, "GET", "/orders").await.contains(r#""o1":"closed""#));
 }
