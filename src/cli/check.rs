@@ -1,11 +1,13 @@
 //! `duewheel check`: is everything fit for the job? Each finding says what to do about it.
 
 mod net;
+mod server;
 
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use server::Patched;
 
 use super::context::Context;
 use super::exit::Exit;
@@ -155,15 +157,13 @@ async fn redis(store: &Store, findings: &mut Findings) -> Result<Option<Reading>
 
 fn version(facts: &ServerFacts, findings: &mut Findings) {
     if let Some((name, version)) = facts.version() {
-        let shown = version.iter().map(u32::to_string).collect::<Vec<_>>().join(".");
-        if is_old(name, &version) {
-            findings.problem(
-                "redis",
-                format!("{name} {shown}"),
-                "Redis 7.0 or Valkey 7.2 is needed: script flags",
-            );
-        } else {
-            findings.ok("redis", format!("{name} {shown}"));
+        let shown = server::shown(name, &version);
+        match server::judge(name, &version) {
+            Patched::Old => {
+                findings.problem("redis", shown, "Redis 7.0 or Valkey 7.2 is needed: script flags");
+            }
+            Patched::Open(least) => findings.warning("redis", shown, &server::advice(name, &least)),
+            Patched::Yes => findings.ok("redis", shown),
         }
     }
     match facts.field("role") {
@@ -172,11 +172,6 @@ fn version(facts: &ServerFacts, findings: &mut Findings) {
             findings.problem("role", role, "redis.url must name the primary; a replica takes no writes")
         }
     }
-}
-
-fn is_old(name: &str, version: &[u32]) -> bool {
-    let needed: &[u32] = if name == "valkey" { &[7, 2] } else { &[7, 0] };
-    !version.is_empty() && version < needed
 }
 
 fn memory(facts: &ServerFacts, findings: &mut Findings) {

@@ -296,6 +296,21 @@ fn check_says_what_is_wrong_and_what_to_do() {
     ] {
         has(&good, level, text);
     }
+    // The version that the server tells, whatever is to be said of it.
+    let told = match server.command::<String>(&["INFO", "server"]) {
+        info if info.contains("valkey_version:") => format!("valkey {}", server.info("valkey_version")),
+        _ => format!("redis {}", server.info("redis_version")),
+    };
+    let version = good["findings"].as_array().unwrap().iter().find(|f| f["found"] == told.as_str());
+    let version = version.unwrap_or_else(|| panic!("no {told}: {good:#}"));
+    if told == "redis 7.0.15" {
+        let advice = version["advice"].as_str().unwrap();
+        assert_eq!(version["level"], "warning");
+        assert!(
+            advice.contains("redis 7.2.16") && advice.contains("a distribution may have mended it"),
+            "{advice}"
+        );
+    }
     server.command::<String>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     server.command::<String>(&["CONFIG", "SET", "appendonly", "no"]);
     let bad = cli.run(&["check", "--json"]).ends(3).object();
