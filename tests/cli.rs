@@ -4,6 +4,8 @@ mod audit;
 mod bulk;
 mod help;
 mod inputs;
+#[cfg(feature = "sql")]
+mod modes;
 mod streams;
 mod supervisor;
 mod verbs;

@@ -67,9 +67,8 @@ pub async fn run(args: &Export, context: &Context, output: &mut Output) -> Outco
         }
     }
     bar.finish_and_clear();
-    if let Some(mut file) = file {
-        let synced = file.flush().and_then(|()| file.get_ref().sync_all());
-        synced.map_err(|e| bad_file(&args.out, &e))?;
+    if let Some(file) = file {
+        keep(file).map_err(|e| bad_file(&args.out, &e))?;
     }
     output.note(&format!("{}: {count} exported", wheel.name()));
     Ok(Exit::Done)
@@ -81,7 +80,27 @@ pub fn create(path: &std::path::Path) -> Result<std::io::BufWriter<std::fs::File
     // Payloads are the shop's business, and nobody else's.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    Ok(std::io::BufWriter::new(options.open(path).map_err(|e| bad_file(path, &e))?))
+    let file = options.open(path).map_err(|e| bad_file(path, &e))?;
+    #[cfg(unix)]
+    close_to_others(&file).map_err(|e| bad_file(path, &e))?;
+    Ok(std::io::BufWriter::new(file))
+}
+
+/// A file that was there before keeps its mode, unless it is told otherwise; a pipe or a terminal is left alone.
+#[cfg(unix)]
+fn close_to_others(file: &std::fs::File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let meta = file.metadata()?;
+    if meta.is_file() && meta.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+/// Sees to it that all of it is on the disk; a pipe has none.
+pub fn keep(mut file: std::io::BufWriter<std::fs::File>) -> std::io::Result<()> {
+    file.flush()?;
+    if file.get_ref().metadata()?.is_file() { file.get_ref().sync_all() } else { Ok(()) }
 }
 
 pub fn bad_file(path: &std::path::Path, e: &std::io::Error) -> Failure {
