@@ -161,6 +161,57 @@ fn only_the_wheel_names_the_redis_client() {
     only("src/wheel", &["redis::", "deadpool_redis::", "use redis", "use deadpool_redis"]);
 }
 
+/// A script made of text is one that Redis compiles and keeps for each text, and one that the text may have a say in.
+#[test]
+fn no_script_is_put_together_while_the_program_runs() {
+    only_in(&["src/wheel/store.rs", "src/wheel/floor.rs"], &["\"EVAL\"", "\"EVALSHA\""]);
+    only("src/wheel/script.rs", &["Script::new", "redis::Script", "include_str!(concat!(\"../../lua"]);
+    let mut wrong = Vec::new();
+    for (path, text) in files("src", &[".rs"]) {
+        let code = code(&text);
+        // What a script says stands in lua/, or in a constant.
+        for (at, _) in code.match_indices("format!(") {
+            let made = arguments(&code[at..]);
+            let words = ["redis.call", "redis.pcall", "KEYS[", "ARGV[", "#!lua", ".source()"];
+            wrong.extend(
+                words
+                    .iter()
+                    .filter(|word| made.contains(*word))
+                    .map(|word| format!("{path}: {word} in {made}")),
+            );
+        }
+        if !code.contains("\"EVAL\"") {
+            continue;
+        }
+        let lines: Vec<&str> = code.lines().collect();
+        for (n, _) in lines.iter().enumerate().filter(|(_, line)| line.contains("\"EVAL\"")) {
+            let begin = lines[..n].iter().rposition(|line| line.contains("fn ")).unwrap_or_default();
+            let near = lines[begin..lines.len().min(n + 6)].join("\n");
+            let constant = near.contains("source: &'static str") && near.contains(".arg(source)");
+            if near.contains("format!") || !constant {
+                wrong.push(format!("{path}: EVAL takes a text that is no constant:\n{near}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The arguments of the macro that the code begins with, brackets and all.
+fn arguments(code: &str) -> &str {
+    let mut depth = 0;
+    for (at, c) in code.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => continue,
+        }
+        if depth == 0 {
+            return &code[..=at];
+        }
+    }
+    code
+}
+
 #[test]
 fn only_the_hook_names_a_database_or_an_http_client() {
     only("src/hook", &["sqlx::", "use sqlx"]);
@@ -269,5 +320,6 @@ fn the_reading_of_imports_sees_groups_and_paths() {
     let expected = ["cli", "clock", "hook", "slot"].map(str::to_owned);
     assert_eq!(imports(&code(source)), BTreeSet::from(expected));
     assert!(stands_in("use redis::Cmd;", "redis::") && !stands_in("deadpool_redis::Pool", "redis::"));
+    assert_eq!(arguments("format!(\"{}\", f(1)) + g(2)"), "format!(\"{}\", f(1))");
     assert_eq!(code("a // why\n// b\nc"), "a\nc");
 }

@@ -15,6 +15,8 @@ mod backlog;
 mod breaker;
 #[cfg(all(feature = "page", feature = "cli", feature = "webhook", feature = "sql"))]
 mod browser;
+#[cfg(all(feature = "page", feature = "cli", feature = "webhook", feature = "sql"))]
+mod canary;
 mod cases;
 mod circuit;
 mod cli;
@@ -68,8 +70,11 @@ mod reconcile;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod redis_faults;
 mod redis_rig;
+#[cfg(feature = "webhook")]
+mod redis_tls;
 mod reminders;
 mod rights;
+mod script_cache;
 mod scripts;
 #[cfg(feature = "sql")]
 mod sql_check;

@@ -51,7 +51,7 @@ impl<'a> Floor<'a> {
         format!("dw{}:{{{}.{shard}}}:{name}", crate::shard::LAYOUT, self.tag)
     }
 
-    async fn run(&self, source: &str, keys: &[String], args: &[Vec<u8>]) -> Result<redis::Value> {
+    async fn run(&self, source: &'static str, keys: &[String], args: &[Vec<u8>]) -> Result<redis::Value> {
         // EVAL, because the text is short beside a batch and the program's user may not load scripts.
         let mut cmd = redis::cmd("EVAL");
         cmd.arg(source).arg(keys.len()).arg(keys).arg(args);

@@ -2,6 +2,7 @@
 //! all callers, because a checkout costs a round trip of its own and scripts are short. A lane that failed is made anew by its next
 //! user, so a restart, a kill or a demotion costs one error and no restart of ours.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -9,7 +10,10 @@ use std::time::{Duration, Instant};
 use deadpool_redis::{Manager, Pool, Runtime, Timeouts};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, IntoConnectionInfo, ServerErrorKind, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, ServerErrorKind,
+    TlsCertificates, Value,
+};
 use secrecy::ExposeSecret;
 use tokio::sync::Mutex;
 
@@ -226,9 +230,16 @@ fn pool_of(settings: &RedisSettings) -> Result<Pool> {
     // Calls of many callers share a connection: one that is ready must not wait until an earlier one was answered (Nagle's algorithm).
     let tcp = TcpSettings::default().set_nodelay(true);
     let info = settings.url.expose_secret().into_connection_info().map(|info| info.set_tcp_settings(tcp));
-    let manager = info.and_then(|info| Manager::new_with_config(info, config)).map_err(|e| {
+    let not_good = |e: RedisError| {
         bad_url(format!("not a Redis URL: {}", e.detail().unwrap_or("see the documentation")))
-    })?;
+    };
+    let mut info = info.map_err(not_good)?;
+    if let Some(file) = &settings.ca_file {
+        info = vouched_for(info, file).map_err(|reason| {
+            Error::Invalid(Invalid::new("redis.ca_file", &file.to_string_lossy(), reason))
+        })?;
+    }
+    let manager = Manager::new_with_config(info, config).map_err(not_good)?;
     Pool::builder(manager)
         .max_size(settings.pool_size)
         .runtime(Runtime::Tokio1)
@@ -241,8 +252,20 @@ fn pool_of(settings: &RedisSettings) -> Result<Pool> {
         .map_err(|e| bad_url(e.to_string()))
 }
 
+/// The same place, whose certificate an authority of this PEM file vouches for.
+fn vouched_for(info: ConnectionInfo, file: &Path) -> Result<ConnectionInfo, String> {
+    let pem = std::fs::read(file).map_err(|e| e.to_string())?;
+    let begins = b"-----BEGIN CERTIFICATE-----";
+    if !pem.windows(begins.len()).any(|part| part == begins) {
+        return Err("holds no certificate, expected PEM".to_owned());
+    }
+    let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
+    let client = redis::Client::build_with_tls(info, certificates).map_err(|e| e.to_string())?;
+    Ok(client.get_connection_info().clone())
+}
+
 /// The same call with the script's text instead of its SHA.
-fn with_source(cmd: &Cmd, source: &str) -> Cmd {
+fn with_source(cmd: &Cmd, source: &'static str) -> Cmd {
     let mut eval = redis::cmd("EVAL");
     eval.arg(source);
     for arg in cmd.args_iter().skip(2) {
