@@ -10,6 +10,8 @@ mod chart;
 mod image;
 #[path = "deploy/metric_list.rs"]
 mod metric_list;
+#[path = "deploy/supply.rs"]
+mod supply;
 #[path = "deploy/units.rs"]
 mod units;
 
