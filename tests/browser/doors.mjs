@@ -23,10 +23,9 @@ export async function unknown(visitor, { wheel }) {
 export async function reader(visitor, { wheel, more = [], acts }) {
   await visitor.login();
   await visitor.go(`/wheels/${wheel}`);
-  for (const path of [...(await visitor.screens()), ...more]) {
-    await visitor.go(path);
-    const forms = await visitor.page.locator('form[method="post"]').evaluateAll((all) => all.map((form) => form.getAttribute('action')));
-    const acting = forms.filter((action) => !['/logout', '/theme'].includes(action));
+  for (const { path, status, posts } of await visitor.parsed([...(await visitor.screens()), ...more])) {
+    assert.equal(status, 200, path);
+    const acting = posts.filter((action) => !['/logout', '/theme'].includes(action));
     assert.deepEqual(acting, [], `${path}: a reader may press something`);
   }
   visitor.expected.add(403);

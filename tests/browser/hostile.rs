@@ -152,17 +152,19 @@ async fn what_strangers_write_is_shown_as_text_and_does_nothing() {
     let browser = browser!();
     let scene = Scene::set(RedisServer::shared()).await;
     seed(RedisServer::shared(), scene.wheel()).await;
-    let mut more = Vec::new();
+    // Some are shown as to a person; the others the browser takes apart as it does for one, which costs a twentieth of that.
+    let (mut more, mut parsed) = (Vec::new(), Vec::new());
     for (n, text) in STRINGS.iter().enumerate() {
         let id = in_path(text);
-        more.push(scene.path(&format!("/deadline?id={id}")));
-        if n % 6 == 0 {
-            more.push(scene.path(&format!("/deadline?id=dead%20{id}")));
+        let places = if n % 8 == 0 { &mut more } else { &mut parsed };
+        places.push(scene.path(&format!("/deadline?id={id}")));
+        let places = if n % 16 == 0 { &mut more } else { &mut parsed };
+        places.push(scene.path(&format!("/deadline?id=dead%20{id}")));
+        if n % 6 != 0 {
+            continue;
         }
-    }
-    // What was asked for stands on the page, too.
-    for text in STRINGS.iter().step_by(16) {
-        let text = in_path(text);
+        // What was asked for stands on the page, too.
+        let places = if n == 0 { &mut more } else { &mut parsed };
         for asked in [
             "/deadlines?id=",
             "/deadlines?reason=",
@@ -173,11 +175,14 @@ async fn what_strangers_write_is_shown_as_text_and_does_nothing() {
             "/?said=",
             "/dead?said=",
         ] {
-            more.push(scene.path(asked).replace("/?", "?") + &text);
+            places.push(scene.path(asked).replace("/?", "?") + &id);
         }
-        more.push(format!("/login?next={text}"));
     }
-    let with = json!({"wheel": scene.name(), "more": more, "any": true});
+    // Whoever is logged in is sent on from the door, to where nobody else may lead.
+    for text in STRINGS.iter().step_by(16) {
+        more.push(format!("/login?next={}", in_path(text)));
+    }
+    let with = json!({"wheel": scene.name(), "more": more, "parsed": parsed, "any": true});
     let seen = browser.journey("walk", &scene.page.anna(), with).await;
     let seen = seen.as_array().unwrap();
     // Shown, and not swallowed: as a person reads it, on the page of its own.

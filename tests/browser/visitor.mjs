@@ -1,6 +1,26 @@
 // A person with a browser window of their own, who notes everything that a page must never do.
 import assert from 'node:assert/strict';
 
+/** What in a document could do something, besides the page's own script files. */
+function lively(document) {
+  const found = [];
+  for (const script of document.querySelectorAll('script')) {
+    const own = script.src && new URL(script.src).origin === location.origin && /^\/assets\//.test(new URL(script.src).pathname);
+    if (!own || script.textContent.trim()) found.push(`script ${script.outerHTML.slice(0, 200)}`);
+  }
+  for (const element of document.querySelectorAll('*')) {
+    if (/^(iframe|object|embed|base|applet|foreignobject|animate|set|math|video|audio|marquee)$/i.test(element.tagName)) {
+      found.push(`element ${element.outerHTML.slice(0, 200)}`);
+    }
+    for (const { name, value } of element.attributes) {
+      if (/^on/i.test(name) || name === 'style') found.push(`attribute ${name}=${value.slice(0, 100)}`);
+      const leads = /^(href|src|srcset|srcdoc|action|formaction|data|poster|background|xlink:href)$/i.test(name);
+      if (leads && /^\s*(javascript|vbscript|data):/i.test(value)) found.push(`url ${name}=${value.slice(0, 100)}`);
+    }
+  }
+  return found;
+}
+
 export class Visitor {
   /** The source of axe-core. */
   static axe = '';
@@ -150,25 +170,40 @@ export class Visitor {
 
   /** Nothing on the page can run but the page's own script files. */
   async inert() {
-    const found = await this.page.evaluate(() => {
-      const found = [];
-      for (const script of document.querySelectorAll('script')) {
-        const own = script.src && new URL(script.src).origin === location.origin && /^\/assets\//.test(new URL(script.src).pathname);
-        if (!own || script.textContent.trim()) found.push(`script ${script.outerHTML.slice(0, 200)}`);
-      }
-      for (const element of document.querySelectorAll('*')) {
-        if (/^(iframe|object|embed|base|applet|foreignobject|animate|set|math|video|audio|marquee)$/i.test(element.tagName)) {
-          found.push(`element ${element.outerHTML.slice(0, 200)}`);
-        }
-        for (const { name, value } of element.attributes) {
-          if (/^on/i.test(name) || name === 'style') found.push(`attribute ${name}=${value.slice(0, 100)}`);
-          const leads = /^(href|src|srcset|srcdoc|action|formaction|data|poster|background|xlink:href)$/i.test(name);
-          if (leads && /^\s*(javascript|vbscript|data):/i.test(value)) found.push(`url ${name}=${value.slice(0, 100)}`);
-        }
-      }
-      return found;
-    });
+    const found = await this.page.evaluate(`(${lively})(document)`);
     for (const finding of found) this.problems.push(`${this.path()}: not inert: ${finding}`);
+  }
+
+  /**
+   * What the browser makes of these paths without showing them: fetched, parsed, and looked at as above. Answers status, heading, text
+   * and what can be sent of each. It costs a twentieth of a visit.
+   */
+  async parsed(paths) {
+    for (const status of [400, 404, 422]) this.expected.add(status);
+    const seen = await this.page.evaluate(`(async (paths) => {
+      const seen = [];
+      for (const path of paths) {
+        const answer = await fetch(path, { headers: { accept: 'text/html' } });
+        const parsed = new DOMParser().parseFromString(await answer.text(), 'text/html');
+        const posts = Array.from(parsed.querySelectorAll('form[method="post"]'), (form) => form.getAttribute('action'));
+        const title = parsed.querySelector('h1')?.textContent;
+        seen.push({ path, status: answer.status, lively: (${lively})(parsed), title, posts, text: parsed.body.textContent });
+      }
+      return seen;
+    })(${JSON.stringify(paths)})`);
+    // The console's word on the last one may come after its answer.
+    await this.page.evaluate(() => 0);
+    this.expected.clear();
+    for (const one of seen) for (const finding of one.lively) this.problems.push(`${one.path}: not inert: ${finding}`);
+    return seen;
+  }
+
+  /** The page is no wider than a phone, either. */
+  async fitsAPhone() {
+    const desk = this.page.viewportSize();
+    await this.page.setViewportSize({ width: 360, height: 740 });
+    await this.fits();
+    await this.page.setViewportSize(desk);
   }
 
   /** The page is no wider than the window. */

@@ -35,7 +35,8 @@ impl Chromium {
     }
 
     fn start() -> Option<Self> {
-        let program = ["chromium", "chromium-browser", "google-chrome"].iter().find_map(|name| on_path(name));
+        let programs = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
+        let program = programs.iter().find_map(|name| on_path(name));
         let tools = (program, on_path("node"), on_path("npm"));
         let (Some(program), Some(node), Some(_)) = tools else {
             let absent = "chromium, node or npm is not installed";
