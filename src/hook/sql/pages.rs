@@ -336,7 +336,7 @@ impl OrdersTable {
             let last = self.page(n, which, None, 1).await?.pop();
             let kind = self.within(pool, self.time_kind(pool)).await?;
             let after = last.map(|row| row.position);
-            let query = self.page_query(which, after.as_ref(), 1, kind);
+            let query = self.page_query(which, after.as_ref(), 1, kind, None);
             let lacks = self.within(pool, self.lacks(pool, query)).await?;
             warnings.extend(lacks.map(|what| format!("{}: {what}", pool.database.shown)));
         }
@@ -408,6 +408,16 @@ impl OrdersTable {
             Err(_) => {}
         }
         rows
+    }
+
+    /// MariaDB's own choice of an index for a page, to be held to. It takes the right one, but may enter it by the guard's column alone and
+    /// walk over all that lies before the page's position: by its estimates, which end at half of the table, that costs the same
+    /// (measured on a million rows: 100 to 480 ms a page instead of 2). Told to use that index, it enters it at the position.
+    async fn serving(&self, pool: &Pool, query: &Query) -> std::result::Result<Option<Name>, Failure> {
+        let mut held = pool.acquire().await?;
+        let index = index::serving(&mut held.session, query).await?;
+        pool.give_back(held);
+        Ok(index)
     }
 
     async fn rows(

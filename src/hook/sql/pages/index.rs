@@ -1,7 +1,7 @@
 //! Whether an index serves a page: finds its rows, and gives them in their order. Without one each page reads, or sorts, all that is left.
 
 use crate::hook::sql::check::index::scans;
-use crate::hook::sql::dialect::Dialect;
+use crate::hook::sql::dialect::{Dialect, Name};
 use crate::hook::sql::failure::Failure;
 use crate::hook::sql::query::Query;
 use crate::hook::sql::session::Session;
@@ -15,6 +15,15 @@ pub(super) async fn lacks(session: &mut Session, query: &Query) -> Result<Option
     Ok(sorts(session, query)
         .await?
         .then_some("no index serves its order: each page sorts all rows that are left"))
+}
+
+/// The index by which MariaDB finds a page's rows in their order; `None` where it has none.
+pub(super) async fn serving(session: &mut Session, query: &Query) -> Result<Option<Name>, Failure> {
+    let rows = session.rows(Query { sql: format!("EXPLAIN {}", query.sql), ..query.clone() }, false).await?;
+    let [plan] = rows.as_slice() else { return Ok(None) };
+    let sorts = plan.iter().flatten().any(|text| text.contains("filesort"));
+    // The sixth column is the key; several at once would be merged, in no order.
+    Ok(cell(plan, 5).filter(|_| !sorts).and_then(|key| Name::parse("index", key, false).ok()))
 }
 
 async fn sorts(session: &mut Session, query: &Query) -> Result<bool, Failure> {

@@ -2,7 +2,7 @@
 
 use super::{OrdersTable, Position, Row, Which};
 use crate::error::Result;
-use crate::hook::sql::dialect::Dialect;
+use crate::hook::sql::dialect::{Dialect, Name};
 use crate::hook::sql::failure::Failure;
 use crate::hook::sql::pool::{Held, Pool};
 use crate::hook::sql::query::Query;
@@ -15,11 +15,13 @@ pub struct Reader<'a> {
     pool: &'a Pool,
     /// A session in a transaction.
     begun: Option<Held>,
+    /// The index that pages are found by, once it was asked for.
+    index: Option<Option<Name>>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(table: &'a OrdersTable, pool: &'a Pool) -> Self {
-        Self { table, pool, begun: None }
+        Self { table, pool, begun: None, index: None }
     }
 
     /// At most `limit` rows behind that position, in their order; fewer only at the end.
@@ -35,7 +37,12 @@ impl<'a> Reader<'a> {
         let (table, pool) = (self.table, self.pool);
         let read = async {
             let kind = table.time_kind(pool).await?;
-            let query = table.page_query(which, after, limit, kind);
+            if table.dialect == Dialect::Mysql && after.is_some() && self.index.is_none() {
+                let query = table.page_query(which, after, limit, kind, None);
+                self.index = Some(table.serving(pool, &query).await?);
+            }
+            let index = self.index.as_ref().and_then(Option::as_ref);
+            let query = table.page_query(which, after, limit, kind, index);
             if table.dialect == Dialect::Postgres {
                 self.in_transaction(query).await
             } else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{OrdersTable, Position, Which};
-use crate::hook::sql::dialect::Dialect;
+use crate::hook::sql::dialect::{Dialect, Name};
 use crate::hook::sql::expression::Expression;
 use crate::hook::sql::query::{Query, Value};
 use crate::hook::sql::settings::{KeyType, TimeType};
@@ -19,13 +19,15 @@ impl OrdersTable {
         [true, self.time.is_some(), close_at, since, since, by, payload, through, through]
     }
 
-    /// Rows of key, time, close_at (ms), time (ms), mark, by, payload, channel, created_at (ms), as far as [`Self::columns`] names them.
+    /// Rows of key, time, close_at (ms), time (ms), mark, by, payload, channel, created_at (ms), as far as [`Self::columns`] names them;
+    /// found by `index`, or where it is `None` by what the database chooses.
     pub(super) fn page_query(
         &self,
         which: Which<'_>,
         after: Option<&Position>,
         limit: usize,
         kind: &str,
+        index: Option<&Name>,
     ) -> Query {
         let dialect = self.dialect;
         let key = self.key.quoted(dialect);
@@ -53,8 +55,11 @@ impl OrdersTable {
         // Named, because ORDER BY prefers a name of this list to a column: a key cast to text would be sorted as text.
         let named = parts.iter().zip(self.columns(which)).enumerate().filter(|(_, (_, asked))| *asked);
         let parts: Vec<String> = named.map(|(n, (part, _))| format!("{part} AS dw_{n}")).collect();
-        query.text(&format!("SELECT {} FROM {} WHERE ", parts.join(", "), self.table.quoted(dialect)));
-        query.text(&self.guarded());
+        query.text(&format!("SELECT {} FROM {}", parts.join(", "), self.table.quoted(dialect)));
+        if let Some(index) = index {
+            query.text(&format!(" FORCE INDEX ({})", index.quoted(dialect)));
+        }
+        query.text(&format!(" WHERE {}", self.guarded()));
         match which {
             Which::Open => {}
             Which::Overdue => {
