@@ -12,6 +12,7 @@ mod circuit;
 mod clock_guard;
 mod executor;
 pub mod failpoint;
+mod gathering;
 mod health;
 mod heartbeat;
 mod janitor;

@@ -97,8 +97,17 @@ async fn a_worker_that_dies_between_commit_and_settle_leaves_closed_orders_that_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_kills_its_worker_ends_dead_alone_and_its_neighbours_are_closed() {
+    poison(1, "0s").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_kills_its_worker_takes_none_along_that_waits_for_company() {
+    poison(4, "50ms").await;
+}
+
+async fn poison(shards: u32, gather: &str) {
     let (server, shop) = (RedisServer::shared(), shop(100).await);
-    let plan = Plan::new(server.url()).closing(&shop).shards(1);
+    let plan = Plan::new(server.url()).closing(&shop).shards(shards).worker("gather", &format!("{gather:?}"));
     let plan = plan.worker("lease", "\"600ms\"").worker("lease_margin", "\"50ms\"");
     let plan = plan.hook("lock_timeout", "\"200ms\"").hook("statement_timeout", "\"300ms\"");
     let fleet = Fleet::new(server, &plan.hook("timeout", "\"400ms\"")).await;

@@ -41,6 +41,7 @@ mod explain;
 mod feed;
 mod fleet;
 mod formats;
+mod gather;
 mod hold_policy;
 mod hour;
 mod house;

@@ -52,6 +52,7 @@ pub(super) fn resolve_worker(section: &mut Section<'_>) -> WorkerSettings {
     WorkerSettings {
         concurrency: section.whole("concurrency", 1..=100_000) as usize,
         claim_batch: section.whole("claim_batch", 1..=500) as usize,
+        gather: section.duration("gather", Duration::ZERO..=10 * SECOND),
         lease: section.duration("lease", 100 * MS..=HOUR),
         lease_margin: section.duration("lease_margin", MS..=10 * MINUTE),
         poll_interval: section.duration("poll_interval", MS..=MINUTE),
@@ -67,15 +68,15 @@ pub(super) fn resolve_worker(section: &mut Section<'_>) -> WorkerSettings {
 /// What no key can see alone: the lease outlives the hook, or one order would be closed by two workers at once.
 pub(super) fn check_lease(section: &mut Section<'_>, worker: &WorkerSettings, hook: Option<Duration>) {
     use crate::clock::show_duration;
-    let needed = hook.unwrap_or_default() + worker.lease_margin;
+    let needed = hook.unwrap_or_default() + worker.gather + worker.lease_margin;
     if worker.lease <= needed && !section.has_problem("lease") {
         let (lease, margin) = (show_duration(worker.lease), show_duration(worker.lease_margin));
-        let expected = match hook {
-            Some(timeout) => {
-                format!("the hook's timeout {} and lease_margin {margin} together", show_duration(timeout))
-            }
-            None => format!("lease_margin {margin}"),
-        };
+        let mut parts: Vec<String> = Vec::new();
+        parts.extend(hook.map(|timeout| format!("the hook's timeout {}", show_duration(timeout))));
+        parts.extend((!worker.gather.is_zero()).then(|| format!("gather {}", show_duration(worker.gather))));
+        parts.push(format!("lease_margin {margin}"));
+        let together = if parts.len() > 1 { " together" } else { "" };
+        let expected = format!("{}{together}", parts.join(" and "));
         section.problem("lease", &format!("\"{lease}\": expected more than {expected}"));
     }
 }

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::breaker::Kind;
 use super::circuit::Answer;
 use super::failpoint;
+use super::gathering::{Gathering, Part};
 use super::heartbeat::Leases;
 use super::limits::Limits;
 use super::measures::Measures;
@@ -18,7 +19,7 @@ use super::settings::WorkerSettings;
 use super::settler::Judged;
 use super::tally::{Tally, add};
 use super::verdict::what_of;
-use crate::deadline::Stage;
+use crate::deadline::{Id, Stage};
 use crate::hook::{Hook, Verdict};
 use crate::lease::Lease;
 use crate::shard::Shard;
@@ -37,6 +38,7 @@ pub struct Executor {
     tally: Arc<Tally>,
     pub(super) calls: TaskTracker,
     pub(super) reminder: Reminder,
+    gathering: Gathering,
     /// Calls that the hook makes at once: those that wait for their turn here may still be taken back.
     slots: Semaphore,
 }
@@ -61,11 +63,25 @@ impl Executor {
         let calls = TaskTracker::new();
         let Held { leases, limits, measures } = held;
         let slots = Semaphore::new(hook.concurrency().min(Semaphore::MAX_PERMITS));
-        Self { wheel, hook, settings, leases, limits, measures, settlers, tally, calls, reminder, slots }
+        let gathering = Gathering::default();
+        Self {
+            wheel,
+            hook,
+            settings,
+            leases,
+            limits,
+            measures,
+            settlers,
+            tally,
+            calls,
+            reminder,
+            gathering,
+            slots,
+        }
     }
 
-    /// Calls the hook for these leases, in calls of the hook's batch size, side by side. `permits` covers them all; `keep` is
-    /// dropped when the last of them is settled.
+    /// Calls the hook for these leases, in calls of at most the hook's batch size, side by side; they may wait for others to share a call.
+    /// `permits` covers them all; `keep` is dropped when the last of them is settled.
     pub fn execute(
         self: &Arc<Self>,
         shard: Shard,
@@ -85,14 +101,37 @@ impl Executor {
         let (size, keep) = (self.hook.batch_size().max(1), Arc::new(keep));
         while !leases.is_empty() {
             let rest = leases.split_off(leases.len().min(size));
-            let part = std::mem::replace(&mut leases, rest);
-            let Some(own) = permits.split(part.len()) else { return };
-            let (executor, keep) = (self.clone(), keep.clone());
+            let leases = std::mem::replace(&mut leases, rest);
+            let Some(permits) = permits.split(leases.len()) else { return };
+            let batch = self.leases.take(shard, &leases, self.settings.lease);
+            let part = Part { shard, batch, leases, permits, keep: keep.clone() };
+            if self.settings.gather.is_zero() || size == 1 || part.goes_alone() {
+                self.begin(vec![part]);
+            } else {
+                self.gather(part, size);
+            }
+        }
+    }
+
+    /// Lets a part wait for others, but never half of all permits: claims want them.
+    fn gather(self: &Arc<Self>, part: Part, size: usize) {
+        let added = self.gathering.add(part, size.min(self.settings.concurrency / 2));
+        added.ready.into_iter().for_each(|parts| self.begin(parts));
+        if let Some(round) = added.began {
+            let executor = self.clone();
             self.calls.spawn(async move {
-                executor.call(shard, part, own).await;
-                drop(keep);
+                tokio::select! {
+                    () = tokio::time::sleep(executor.settings.gather) => {}
+                    () = executor.gathering.hurry.cancelled() => {}
+                }
+                executor.call(executor.gathering.take(round)).await;
             });
         }
+    }
+
+    fn begin(self: &Arc<Self>, parts: Vec<Part>) {
+        let executor = self.clone();
+        self.calls.spawn(async move { executor.call(parts).await });
     }
 
     /// Gives leases back untouched: the drain began before their hook was called.
@@ -105,20 +144,41 @@ impl Executor {
     /// Waits until no call is under way; no further call may be begun.
     pub async fn idle(&self) {
         self.calls.close();
+        self.gathering.hurry.cancel();
         self.calls.wait().await;
     }
 
-    async fn call(&self, shard: Shard, leases: Vec<Lease>, permits: OwnedSemaphorePermit) {
-        let batch = self.leases.take(shard, &leases, self.settings.lease);
+    async fn call(&self, mut parts: Vec<Part>) {
+        let mut counts = Vec::with_capacity(parts.len());
+        let mut leases = Vec::new();
+        for part in &mut parts {
+            counts.push(part.leases.len());
+            if leases.is_empty() {
+                leases = std::mem::take(&mut part.leases);
+            } else {
+                leases.append(&mut part.leases);
+            }
+        }
+        if leases.is_empty() {
+            return;
+        }
         let _slot = self.slots.acquire().await;
         // While it waited the wheel may have been tripped, or its endpoint may have asked for a pause.
-        if let Some(what) = self.needless(&leases) {
-            let verdicts = leases.into_iter().map(|lease| (lease.id, what.clone())).collect();
-            return self.hand_over(
-                shard,
-                Judged { batch, leases: self.leases.clone(), verdicts, _permits: permits },
-            );
+        let verdicts = match self.needless(&leases) {
+            Some(what) => leases.into_iter().map(|lease| (lease.id, what.clone())).collect(),
+            None => self.asked(leases).await,
+        };
+        let mut verdicts = verdicts.into_iter();
+        for (part, count) in parts.into_iter().zip(counts) {
+            let Part { shard, batch, permits, keep, .. } = part;
+            let verdicts = verdicts.by_ref().take(count).collect();
+            self.hand_over(shard, Judged { batch, leases: self.leases.clone(), verdicts, _permits: permits });
+            drop(keep);
         }
+    }
+
+    /// Asks the hook about these leases, and says what becomes of each.
+    async fn asked(&self, leases: Vec<Lease>) -> Vec<(Id, What)> {
         failpoint::reach(failpoint::IN_HOOK, leases.iter().map(|lease| lease.id.as_str()));
         let (leases, verdicts) = self.judge(&self.hook, leases).await;
         failpoint::reach(failpoint::BEFORE_SETTLE, leases.iter().map(|lease| lease.id.as_str()));
@@ -127,20 +187,17 @@ impl Executor {
         let settings = &self.settings;
         let any_away = self.limits.circuit.any_away();
         let mut counted = Verdicts::default();
-        let mut settled = Vec::with_capacity(leases.len());
+        let mut judged = Vec::with_capacity(leases.len());
         for (lease, verdict) in leases.into_iter().zip(verdicts) {
             tell(&self.wheel, &lease, &verdict);
             let away = any_away && self.limits.circuit.is_away(self.hook.endpoint(&lease));
             let (id, kind) = (lease.id.clone(), Kind::of(&verdict));
             let what = what_of(verdict, lease, settings, away);
             counted.add(&kind.verdicts(&what));
-            settled.push((id, what));
+            judged.push((id, what));
         }
         self.limits.breaker.count(&counted);
-        self.hand_over(
-            shard,
-            Judged { batch, leases: self.leases.clone(), verdicts: settled, _permits: permits },
-        );
+        judged
     }
 
     /// Asks the hook, in a task of its own: a panic or a call that overruns is that call's, and nothing is dropped in the middle of a

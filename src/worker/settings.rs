@@ -13,7 +13,9 @@ pub struct WorkerSettings {
     pub concurrency: usize,
     /// Leases a claim takes at most (1 to 500).
     pub claim_batch: usize,
-    /// How long a lease lasts; must exceed the hook's timeout by `lease_margin`.
+    /// How long a lease may wait for others to share its call of the hook; zero: not at all.
+    pub gather: Duration,
+    /// How long a lease lasts; must exceed the hook's timeout by `gather` and `lease_margin`.
     pub lease: Duration,
     /// Taken off the lease on the worker's own clock before it is trusted no more.
     pub lease_margin: Duration,
@@ -51,6 +53,7 @@ impl Default for WorkerSettings {
         Self {
             concurrency: 1024,
             claim_batch: 200,
+            gather: Duration::ZERO,
             lease: Duration::from_secs(30),
             lease_margin: Duration::from_secs(1),
             poll_interval: Duration::from_millis(250),

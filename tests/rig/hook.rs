@@ -44,7 +44,11 @@ impl Recorder {
     }
 
     pub fn one_by_one(self) -> Self {
-        Self { batch: 1, ..self }
+        self.of_at_most(1)
+    }
+
+    pub fn of_at_most(self, batch: usize) -> Self {
+        Self { batch, ..self }
     }
 
     pub fn count(&self) -> usize {
