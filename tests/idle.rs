@@ -58,7 +58,9 @@ async fn a_worker_whose_connections_were_killed_while_it_was_idle_is_on_time() {
     let (ahead_ms, killed_ms) = if is_long() { (8000, 2000) } else { (2500, 700) };
     let strain = Strain::start();
     let (server, stub) = (RedisServer::start(RedisOptions::default()), Stub::start().await);
-    let fleet = Fleet::new(&server, &Plan::new(server.url()).calling(&stub.url("/close"))).await;
+    // Of one shard: its own looks are what meets the dead connections.
+    let plan = Plan::new(server.url()).calling(&stub.url("/close")).shards(1);
+    let fleet = Fleet::new(&server, &plan).await;
     let mut worker = fleet.start_serving().await;
     let due = soon(ahead_ms);
     fleet.enqueue([1], |_| due).await;

@@ -91,7 +91,11 @@ impl DatabaseServer {
 
 impl Drop for DatabaseServer {
     fn drop(&mut self) {
-        if self.watchdog.is_some() && !std::thread::panicking() {
+        if std::thread::panicking() {
+            // The watchdog ends it.
+            let log = std::fs::read_to_string(self.dir.path().join(format!("{}.log", self.word())));
+            eprintln!("{}:\n{}", self.word(), log.unwrap_or_default());
+        } else if self.watchdog.is_some() {
             self.crash();
         }
     }
