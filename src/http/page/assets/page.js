@@ -26,6 +26,13 @@
   const note = document.getElementById("zone");
   if (note && new Date().getTimezoneOffset() !== 0) note.textContent = `, in brackets ${zone}`;
 
+  // On a narrow screen the tabs go beyond it: the current one is brought into sight.
+  const current = document.querySelector(".tabs a[aria-current]");
+  if (current) {
+    const tabs = current.closest(".tabs");
+    tabs.scrollLeft = current.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - current.offsetWidth) / 2;
+  }
+
   // Keys, wherever nothing is typed. Whoever speaks to the machine, or hits keys unawares, turns them off for this browser.
   const keys = document.getElementById("keys");
   const remembered = (() => { try { return window.localStorage; } catch { return null; } })();
