@@ -3,6 +3,7 @@
 //! A wheel is cut into shards; all keys of a shard share one hash tag, and every verb is one Lua script on one shard. Redis's own
 //! clock decides what is due. Lua moves, Rust decides: retry policy, verdicts and payloads are none of Lua's business.
 
+mod address;
 pub mod answer;
 mod audit;
 mod body;
@@ -10,6 +11,7 @@ mod breaker;
 mod bulk;
 mod carry;
 mod claim;
+mod connection;
 mod dead;
 mod events;
 mod fault;

@@ -397,6 +397,9 @@ fn a_redis_url_is_checked_and_its_password_never_shown() {
         "valkey://h",
         "redis://[::1]:6379",
         "redis://h/0?protocol=resp3",
+        "redis+sentinel://:p%40ss@a,b:26380/mymaster/2?sentinel_password=x",
+        "rediss-sentinel://a",
+        "redis+cluster://user:pw@a:7000,[::1]:7001",
     ] {
         assert!(with(good).is_ok(), "{good} was refused: {:?}", with(good).err());
     }
@@ -409,7 +412,9 @@ fn a_redis_url_is_checked_and_its_password_never_shown() {
         "redis://:hunter2@h:0",
         "redis://:hunter2@h/shop",
         "unix://run/redis.sock",
-        "redis+sentinel://:hunter2@a,b/mymaster",
+        "redis+sentinel://:hunter2@a,b/mymaster/shop",
+        "redis+sentinel://:hunter2@/mymaster",
+        "redis+sentinel://a/mymaster?pass=hunter2",
         "redis+cluster://:hunter2@a/3",
         "redis://${HOST}",
         "redis://:hunter2${X@h",
@@ -435,6 +440,8 @@ fn a_password_from_a_file_or_variable_is_put_into_the_url_exactly() {
     assert_eq!(config.redis.url.expose_secret(), "redis://due:pw@h:6379/0");
     let config = resolve_file(&file, &[("REDIS_URL", "unix:///run/r.sock")], &[]).unwrap();
     assert_eq!(config.redis.url.expose_secret(), "unix:///run/r.sock?user=due&pass=p%40ss%2Fwo%3Frd+");
+    let config = resolve_file(&file, &[("REDIS_URL", "redis+sentinel://old:x@a,b:1/shop/2")], &[]).unwrap();
+    assert_eq!(config.redis.url.expose_secret(), "redis+sentinel://due:p%40ss%2Fwo%3Frd%20@a,b:1/shop/2");
     assert!(!format!("{config:?}").contains("p@ss"));
     write(&password, b"\n");
     assert!(resolve_file(&file, &[], &[]).unwrap_err().contains("redis.password_file: "));

@@ -106,6 +106,8 @@ mod sweep_net;
 mod time;
 #[cfg(feature = "top")]
 mod top;
+#[cfg(feature = "sql")]
+mod topology;
 #[cfg(all(feature = "sql", feature = "webhook"))]
 mod traces;
 #[cfg(feature = "webhook")]

@@ -27,6 +27,8 @@ pub mod redis;
 mod resp;
 pub mod scene;
 #[cfg(feature = "sql")]
+pub mod sentinels;
+#[cfg(feature = "sql")]
 pub mod shop;
 pub mod strain;
 pub mod stub;

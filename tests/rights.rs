@@ -14,10 +14,10 @@ use crate::rig::commands::{named_in, script_writes};
 use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::wheel::{after, claim, deadline, id, ids, settings};
 
-const PASSWORD: &str = "not-a-secret";
+pub const PASSWORD: &str = "not-a-secret";
 
 /// The words of the `ACL SETUSER` line that the documentation gives.
-fn documented_user() -> Vec<String> {
+pub fn documented_user() -> Vec<String> {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
     let from = text.find("ACL SETUSER duewheel").expect("docs/operations.md gives the user");
     let line = text[from..].split("```").next().unwrap().replace(">PASSWORD", &format!(">{PASSWORD}"));

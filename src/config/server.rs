@@ -14,17 +14,18 @@ pub(super) fn resolve(section: &mut Section<'_>) -> RedisSettings {
     let username = section.text("username");
     let mut passwords = section.secrets("password", |_| "***".to_owned());
     // Without a URL its problem has been noted.
-    let url = url.map(|url| match checked(url.expose_secret()) {
-        Ok(parsed) => with_login(parsed, username.as_deref(), passwords.pop().as_ref()),
-        Err(reason) => {
-            section.problem("url", &format!("\"{}\": {reason}", shown_url(url.expose_secret())));
-            url
-        }
+    let url = url.map(|url| {
+        let (text, password) = (url.expose_secret(), passwords.pop());
+        let checked = checked(text).and_then(|()| with_login(text, username.as_deref(), password.as_ref()));
+        checked.unwrap_or_else(|reason| {
+            section.problem("url", &format!("\"{}\": {reason}", shown_url(text)));
+            url.clone()
+        })
     });
     let ca_file = section.text("ca_file");
     let is_tls = url.as_ref().is_none_or(|url| {
         let url = url.expose_secret();
-        url.starts_with("rediss:") || url.starts_with("valkeys:")
+        url.starts_with("rediss") || url.starts_with("valkeys")
     });
     if ca_file.is_some() && !is_tls {
         section.problem("ca_file", "says nothing without rediss:// or valkeys:// in url");
@@ -38,15 +39,20 @@ pub(super) fn resolve(section: &mut Section<'_>) -> RedisSettings {
     }
 }
 
-fn checked(url: &str) -> Result<url::Url, String> {
-    let forms = "expected redis://host:port/db, rediss://…, unix:///path or valkey://…";
+/// What the client itself would only find out when it connects, besides what it refuses.
+fn checked(url: &str) -> Result<(), String> {
+    let forms = RedisSettings::URL_FORMS;
     let (scheme, rest) = url.split_once("://").ok_or(forms)?;
-    if scheme.contains("sentinel") || scheme.contains("cluster") {
-        return Err(format!("{scheme}:// is not supported yet; {forms}"));
+    if scheme.ends_with("sentinel") || scheme.ends_with("cluster") {
+        return RedisSettings::check_url(url);
     }
     if scheme.ends_with("unix") {
         let good = matches!(scheme, "unix" | "redis+unix" | "valkey+unix") && rest.starts_with('/');
-        return if good { url::Url::parse(url).map_err(|e| e.to_string()) } else { Err(forms.to_owned()) };
+        return if good {
+            url::Url::parse(url).map(drop).map_err(|e| e.to_string())
+        } else {
+            Err(forms.to_owned())
+        };
     }
     if !matches!(scheme, "redis" | "rediss" | "valkey" | "valkeys") {
         return Err(forms.to_owned());
@@ -62,23 +68,37 @@ fn checked(url: &str) -> Result<url::Url, String> {
     if !db.is_empty() && db.parse::<u16>().is_err() {
         return Err(format!("\"{}\" is no database number", crate::error::shown(db)));
     }
-    Ok(parsed)
+    Ok(())
 }
 
-/// User and password put where redis-rs reads them: in the authority, or in the query of a unix socket's URL.
-fn with_login(mut url: url::Url, username: Option<&str>, password: Option<&SecretString>) -> SecretString {
+/// User and password put where they are read from: in front of the hosts, or in the query of a unix socket's URL.
+fn with_login(
+    url: &str,
+    username: Option<&str>,
+    password: Option<&SecretString>,
+) -> Result<SecretString, String> {
     let password = password.map(|p| p.expose_secret());
-    if url.scheme().ends_with("unix") {
-        let pairs = [("user", username), ("pass", password)];
-        for (name, value) in pairs {
+    if username.is_none() && password.is_none() {
+        return Ok(SecretString::from(url));
+    }
+    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+    if scheme.ends_with("unix") {
+        let mut url = url::Url::parse(url).map_err(|e| e.to_string())?;
+        for (name, value) in [("user", username), ("pass", password)] {
             if let Some(value) = value {
                 url.query_pairs_mut().append_pair(name, value);
             }
         }
-    } else {
-        // Both fail only for URLs that have no host, and those were refused.
-        let _ = username.map(|u| url.set_username(u));
-        let _ = password.map(|p| url.set_password(Some(p)));
+        return Ok(SecretString::from(String::from(url)));
     }
-    SecretString::from(String::from(url))
+    // The login of a URL with one host, since a URL with several is none to the library.
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let at = rest[..end].rfind('@').map_or(0, |at| at + 1);
+    let mut one = url::Url::parse(&format!("redis://{}host", &rest[..at])).map_err(|e| e.to_string())?;
+    // Both fail only for URLs that have no host.
+    let _ = username.map(|u| one.set_username(u));
+    let _ = password.map(|p| one.set_password(Some(p)));
+    let login = String::from(one);
+    let login = login.trim_start_matches("redis://").trim_end_matches("host");
+    Ok(SecretString::from(format!("{scheme}://{login}{}", &rest[at..])))
 }

@@ -1,6 +1,6 @@
 //! What Redis's errors mean: the table of docs/protocol.md in code.
 
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
 
 use crate::error::{Error, StoreKind};
 
@@ -15,22 +15,23 @@ pub fn from_redis(error: &RedisError, attempted: impl Into<String>) -> Error {
 /// Turns a pool error into ours.
 pub fn from_pool(error: deadpool_redis::PoolError, attempted: impl Into<String>) -> Error {
     match error {
-        deadpool_redis::PoolError::Backend(error) => {
-            if let Some(problem) = misconfigured(&error) {
-                return Error::Config(vec![problem]);
-            }
-            let kind = match kind_of(&error) {
-                // Nothing was sent yet, so nothing can have happened.
-                StoreKind::Unknown => StoreKind::Unreachable,
-                kind => kind,
-            };
-            Error::Store { kind, attempted: attempted.into(), message: message_of(&error) }
-        }
+        deadpool_redis::PoolError::Backend(error) => from_connect(&error, attempted),
         other => Error::Store {
             kind: StoreKind::Unreachable,
             attempted: attempted.into(),
             message: other.to_string(),
         },
+    }
+}
+
+/// Turns an error of making a connection into ours.
+pub fn from_connect(error: &RedisError, attempted: impl Into<String>) -> Error {
+    match from_redis(error, attempted) {
+        // Nothing was sent yet, so nothing can have happened.
+        Error::Store { kind: StoreKind::Unknown, attempted, message } => {
+            Error::Store { kind: StoreKind::Unreachable, attempted, message }
+        }
+        other => other,
     }
 }
 
@@ -51,8 +52,14 @@ fn kind_of(error: &RedisError) -> StoreKind {
     if error.is_connection_refusal() {
         return StoreKind::Unreachable;
     }
-    // Whoever answers is no Redis: a wrong port, or a proxy that speaks HTTP.
-    if error.kind() == redis::ErrorKind::Parse {
+    // Whoever answers is no Redis: a wrong port, or a proxy that speaks HTTP. Or no sentinel, or none that knows the master; or no node.
+    if matches!(
+        error.kind(),
+        ErrorKind::Parse
+            | ErrorKind::InvalidClientConfig
+            | ErrorKind::MasterNameNotFoundBySentinel
+            | ErrorKind::ClusterConnectionNotFound
+    ) {
         return StoreKind::Unreachable;
     }
     if error.is_timeout() || error.is_connection_dropped() || error.is_io_error() {

@@ -40,12 +40,13 @@ impl Store {
     pub async fn facts(&self) -> Result<ServerFacts> {
         let mut facts = ServerFacts::default();
         match self.command_if_allowed(&redis::cmd("INFO"), "ask Redis about itself").await {
-            Ok(value) => {
-                let text = reply::bytes("INFO", value)?;
-                let text = String::from_utf8_lossy(&text);
-                let fields = text.lines().filter_map(|line| line.split_once(':'));
-                facts.info = fields.map(|(k, v)| (k.to_owned(), v.trim().to_owned())).collect();
+            // The nodes of a Cluster, each by its address: the one with most to say against it stands for all.
+            Ok(Value::Map(nodes)) => {
+                let read = nodes.into_iter().map(|(_, text)| info_of(text));
+                let read = read.collect::<Result<Vec<_>>>()?;
+                facts.info = read.into_iter().max_by_key(doubts).unwrap_or_default();
             }
+            Ok(value) => facts.info = info_of(value)?,
             Err(e) => facts.unseen.push(denied(e, "INFO")?),
         }
         let mut ask = redis::cmd("CONFIG");
@@ -73,6 +74,25 @@ impl Store {
         let us = self.time_us().await?;
         Ok(Reading { us, sent, received: Instant::now() })
     }
+}
+
+/// The fields of `INFO`.
+fn info_of(value: Value) -> Result<BTreeMap<String, String>> {
+    let text = reply::bytes("INFO", value)?;
+    let text = String::from_utf8_lossy(&text);
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    Ok(fields.map(|(k, v)| (k.to_owned(), v.trim().to_owned())).collect())
+}
+
+/// How much speaks against trusting this primary with deadlines. Replicas of a Cluster do not count: no call goes to one.
+fn doubts(info: &BTreeMap<String, String>) -> u8 {
+    let is = |name: &str, value: &str| info.get(name).is_some_and(|text| text == value);
+    if is("role", "slave") {
+        return 0;
+    }
+    1 + 4 * u8::from(!is("maxmemory_policy", "noeviction"))
+        + 2 * u8::from(!is("aof_enabled", "1"))
+        + u8::from(!is("aof_last_write_status", "ok"))
 }
 
 fn word(value: Value) -> Option<String> {

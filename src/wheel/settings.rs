@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
+use super::address::Address;
 use crate::deadline::{Channels, HoldLimits, Reminders};
 use crate::shard::{ShardCount, WheelName};
 use crate::slot::SlotWidth;
@@ -75,7 +76,7 @@ impl WheelSettings {
 /// How Redis is reached.
 #[derive(Debug, Clone)]
 pub struct RedisSettings {
-    /// `redis://`, `rediss://`, `unix://`, `valkey://`…; may hold a password, so never shown.
+    /// `redis://`, `rediss://`, `unix://`, `valkey://`, `redis+sentinel://`, `redis+cluster://`…; may hold a password, so never shown.
     pub url: SecretString,
     /// The authorities that vouch for the server of `rediss://`, PEM; without it Mozilla's.
     pub ca_file: Option<PathBuf>,
@@ -97,5 +98,13 @@ impl RedisSettings {
             response_timeout: Duration::from_secs(3),
             pool_size: 8,
         }
+    }
+
+    /// What [`Self::url`] may be, for an error.
+    pub const URL_FORMS: &str = super::address::FORMS;
+
+    /// What is wrong with a URL, if anything; never repeats it.
+    pub fn check_url(url: &str) -> Result<(), String> {
+        Address::parse(url).map(drop)
     }
 }

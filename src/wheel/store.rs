@@ -1,32 +1,25 @@
-//! The connections to Redis. The pool makes them and bounds how long that may take; a few *lanes* hold one each and share it between
+//! The connections to Redis. A connector makes them and bounds how long that may take; a few *lanes* hold one each and share it between
 //! all callers, because a checkout costs a round trip of its own and scripts are short. A lane that failed is made anew by its next
 //! user, so a restart, a kill or a demotion costs one error and no restart of ours.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
-use deadpool_redis::{Manager, Pool, Runtime, Timeouts};
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{
-    AsyncConnectionConfig, Cmd, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, ServerErrorKind,
-    TlsCertificates, Value,
-};
-use secrecy::ExposeSecret;
+use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 use tokio::sync::Mutex;
 
+use super::connection::{Connection, Connector};
 use super::fault;
 use super::measures::Measures;
 use super::script::Script;
 use super::settings::RedisSettings;
-use crate::error::{Error, Invalid, Result, StoreKind};
+use crate::error::{Error, Result, StoreKind};
 use crate::metrics::Metrics;
 
 /// Redis, reached.
 pub struct Store {
-    pool: RwLock<Pool>,
+    connector: RwLock<Arc<Connector>>,
     lanes: Vec<Lane>,
     turn: AtomicUsize,
     reconnects: AtomicU64,
@@ -47,7 +40,7 @@ struct Slot {
 
 #[derive(Clone)]
 struct Held {
-    connection: MultiplexedConnection,
+    connection: Connection,
     /// Tells this connection from the one that replaced it, so that two callers who saw the same failure drop it once.
     number: u64,
 }
@@ -61,11 +54,11 @@ impl std::fmt::Debug for Store {
 impl Store {
     /// Prepares the connections; the first use makes the first one.
     pub fn new(settings: &RedisSettings) -> Result<Self> {
-        let pool = RwLock::new(pool_of(settings)?);
+        let connector = RwLock::new(Arc::new(Connector::new(settings)?));
         // Two: one carries claims and settles while the other is being made anew or carries a long listing.
         let lanes = (0..2).map(|_| Lane::default()).collect();
         Ok(Self {
-            pool,
+            connector,
             lanes,
             turn: AtomicUsize::new(0),
             reconnects: AtomicU64::new(0),
@@ -81,8 +74,8 @@ impl Store {
     /// Makes new connections by these settings from now on: the same Redis, with a password that was changed. Those that are open stay,
     /// since Redis goes on serving them.
     pub fn set_login(&self, settings: &RedisSettings) -> Result<()> {
-        let pool = pool_of(settings)?;
-        *self.pool.write().unwrap_or_else(PoisonError::into_inner) = pool;
+        let connector = Arc::new(Connector::new(settings)?);
+        *self.connector.write().unwrap_or_else(PoisonError::into_inner) = connector;
         Ok(())
     }
 
@@ -105,9 +98,9 @@ impl Store {
         let lane = self.lane();
         let mut held = self.hold(lane, attempted).await?;
         let (_under_way, began) = (self.measures.begin(), Instant::now());
-        let outcome = match cmd.query_async::<Value>(&mut held.connection).await {
+        let outcome = match held.connection.ask(&cmd).await {
             Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                with_source(&cmd, script.source()).query_async(&mut held.connection).await
+                held.connection.ask(&with_source(&cmd, script.source())).await
             }
             other => other,
         };
@@ -120,7 +113,7 @@ impl Store {
         let lane = self.lane();
         let mut held = self.hold(lane, attempted).await?;
         let _under_way = self.measures.begin();
-        let outcome = cmd.query_async::<Value>(&mut held.connection).await;
+        let outcome = held.connection.ask(cmd).await;
         self.judge(lane, &held, outcome, attempted).await
     }
 
@@ -128,7 +121,7 @@ impl Store {
     pub(super) async fn command_if_allowed(&self, cmd: &Cmd, attempted: &str) -> Result<Value> {
         let lane = self.lane();
         let mut held = self.hold(lane, attempted).await?;
-        let outcome = cmd.query_async::<Value>(&mut held.connection).await;
+        let outcome = held.connection.ask(cmd).await;
         match outcome.map_err(|e| (fault::from_redis(&e, attempted), e)) {
             Ok(value) => Ok(value),
             Err((error, _)) if matches!(error.store_kind(), Some(StoreKind::Denied | StoreKind::Other)) => {
@@ -140,6 +133,9 @@ impl Store {
 
     /// Whether this is a node of a Redis Cluster, where keys may move to another node at any time.
     pub(super) async fn is_cluster(&self) -> Result<bool> {
+        if self.connector().is_cluster() {
+            return Ok(true);
+        }
         let hello = self.command(&redis::cmd("HELLO"), "ask for the mode of Redis").await?;
         let words: Vec<Value> = match hello {
             Value::Map(pairs) => pairs.into_iter().flat_map(|(name, value)| [name, value]).collect(),
@@ -184,6 +180,10 @@ impl Store {
         Err(error)
     }
 
+    fn connector(&self) -> Arc<Connector> {
+        self.connector.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn lane(&self) -> &Lane {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         &self.lanes[turn % self.lanes.len()]
@@ -205,9 +205,7 @@ impl Store {
                 message: message.clone(),
             });
         }
-        let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let pooled = pool.get().await.map_err(|e| fault::from_pool(e, attempted));
-        let pooled = pooled.inspect_err(|e| {
+        let connection = self.connector().connect(attempted).await.inspect_err(|e| {
             self.measures.failed(e);
             if let Error::Store { kind, message, .. } = e {
                 slot.refused = Some((Instant::now(), *kind, message.clone()));
@@ -215,53 +213,10 @@ impl Store {
         })?;
         self.measures.connected();
         let number = self.reconnects.fetch_add(1, Ordering::Relaxed);
-        let held = Held { connection: deadpool_redis::Connection::take(pooled), number };
+        let held = Held { connection, number };
         slot.held = Some(held.clone());
         Ok(held)
     }
-}
-
-/// The pool that makes connections by these settings.
-fn pool_of(settings: &RedisSettings) -> Result<Pool> {
-    let bad_url = |reason: String| Error::Invalid(Invalid::new("redis.url", "", reason));
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(settings.connect_timeout))
-        .set_response_timeout(Some(settings.response_timeout));
-    // Calls of many callers share a connection: one that is ready must not wait until an earlier one was answered (Nagle's algorithm).
-    let tcp = TcpSettings::default().set_nodelay(true);
-    let info = settings.url.expose_secret().into_connection_info().map(|info| info.set_tcp_settings(tcp));
-    let not_good = |e: RedisError| {
-        bad_url(format!("not a Redis URL: {}", e.detail().unwrap_or("see the documentation")))
-    };
-    let mut info = info.map_err(not_good)?;
-    if let Some(file) = &settings.ca_file {
-        info = vouched_for(info, file).map_err(|reason| {
-            Error::Invalid(Invalid::new("redis.ca_file", &file.to_string_lossy(), reason))
-        })?;
-    }
-    let manager = Manager::new_with_config(info, config).map_err(not_good)?;
-    Pool::builder(manager)
-        .max_size(settings.pool_size)
-        .runtime(Runtime::Tokio1)
-        .timeouts(Timeouts {
-            wait: Some(settings.response_timeout),
-            create: Some(settings.connect_timeout),
-            recycle: Some(Duration::from_secs(1)),
-        })
-        .build()
-        .map_err(|e| bad_url(e.to_string()))
-}
-
-/// The same place, whose certificate an authority of this PEM file vouches for.
-fn vouched_for(info: ConnectionInfo, file: &Path) -> Result<ConnectionInfo, String> {
-    let pem = std::fs::read(file).map_err(|e| e.to_string())?;
-    let begins = b"-----BEGIN CERTIFICATE-----";
-    if !pem.windows(begins.len()).any(|part| part == begins) {
-        return Err("holds no certificate, expected PEM".to_owned());
-    }
-    let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
-    let client = redis::Client::build_with_tls(info, certificates).map_err(|e| e.to_string())?;
-    Ok(client.get_connection_info().clone())
 }
 
 /// The same call with the script's text instead of its SHA.
