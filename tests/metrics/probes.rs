@@ -55,22 +55,26 @@ async fn unready(server: &RedisServer, fleet: &Fleet, breaks: impl FnOnce(), on:
 async fn a_redis_that_answers_ping_and_refuses_scripts_makes_no_worker_ready_nor_does_a_key_of_a_wrong_type()
 {
     let plan = |server: &RedisServer| Plan::new(server.url()).hook("kind", "\"log\"").shards(4);
+    // Both at once, for each takes its time; what blocks is done before.
+    let servers = [(); 2].map(|()| RedisServer::start(RedisOptions::default()));
+    let fleets = [
+        Fleet::new(&servers[0], &plan(&servers[0])).await,
+        Fleet::new(&servers[1], &plan(&servers[1])).await,
+    ];
     let refusing = async {
-        let server = RedisServer::start(RedisOptions::default());
-        let fleet = Fleet::new(&server, &plan(&server)).await;
+        let (server, fleet) = (&servers[0], &fleets[0]);
         let set = |rights: [&str; 2]| {
             server.command::<String>(&[&["ACL", "SETUSER", "default"][..], &rights].concat());
         };
         let (breaks, mends) = (|| set(["-eval", "-evalsha"]), || set(["+eval", "+evalsha"]));
-        unready(&server, &fleet, breaks, "no claim within 6 s", mends).await;
+        unready(server, fleet, breaks, "no claim within 6 s", mends).await;
     };
     let mistyped = async {
-        let server = RedisServer::start(RedisOptions::default());
-        let fleet = Fleet::new(&server, &plan(&server)).await;
+        let (server, fleet) = (&servers[1], &fleets[1]);
         let slots = format!("dw1:{{{}.3}}:slots", fleet.wheel.name());
         let breaks = || server.command::<()>(&["SET", &slots, "no sorted set"]);
         let mends = || assert_eq!(server.command::<u64>(&["DEL", &slots]), 1);
-        unready(&server, &fleet, breaks, "no claim within 6 s on 1 shards: 3", mends).await;
+        unready(server, fleet, breaks, "no claim within 6 s on 1 shards: 3", mends).await;
     };
     tokio::join!(refusing, mistyped);
 }

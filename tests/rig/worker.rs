@@ -139,7 +139,8 @@ impl Fleet {
         let mut own = settings(plan.shards);
         own.shards = ShardCount::new(plan.shards).unwrap();
         let fleet = Self::unformatted(plan, Wheel::new(store(server), own));
-        fleet.wheel.format().await.unwrap();
+        // A machine that does other things may be slow to connect.
+        eventually(PATIENCE, async || fleet.wheel.format().await.ok()).await;
         fleet
     }
 
