@@ -8,6 +8,8 @@ use crate::wheel::Wheel;
 #[derive(Debug)]
 pub(super) struct Door {
     pub wheel: Wheel,
+    /// What the page and the explanation ask for.
+    #[cfg(any(feature = "page", feature = "sql"))]
     pub served: ServedWheel,
     pub combiner: Combiner,
 }
@@ -15,6 +17,11 @@ pub(super) struct Door {
 impl Door {
     pub fn new(served: ServedWheel) -> Self {
         let wheel = served.wheel.clone();
-        Self { combiner: Combiner::start(wheel.clone()), wheel, served }
+        Self {
+            combiner: Combiner::start(wheel.clone()),
+            wheel,
+            #[cfg(any(feature = "page", feature = "sql"))]
+            served,
+        }
     }
 }
