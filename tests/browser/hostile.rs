@@ -152,7 +152,7 @@ async fn what_strangers_write_is_shown_as_text_and_does_nothing() {
     let browser = browser!();
     let scene = Scene::set(RedisServer::shared()).await;
     seed(RedisServer::shared(), scene.wheel()).await;
-    // Some are shown as to a person; the others the browser takes apart as it does for one, which costs a twentieth of that.
+    // Some are shown as to a person; the others the browser takes apart as it does for one, which costs far less.
     let (mut more, mut parsed) = (Vec::new(), Vec::new());
     for (n, text) in STRINGS.iter().enumerate() {
         let id = in_path(text);

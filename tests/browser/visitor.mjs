@@ -176,7 +176,7 @@ export class Visitor {
 
   /**
    * What the browser makes of these paths without showing them: fetched, parsed, and looked at as above. Answers status, heading, text
-   * and what can be sent of each. It costs a twentieth of a visit.
+   * and what can be sent of each.
    */
   async parsed(paths) {
     for (const status of [400, 404, 422]) this.expected.add(status);
