@@ -273,7 +273,8 @@ async fn no_secret_is_found_in_anything_that_the_program_writes_says_shows_or_st
     for id in ["dropped", "told"] {
         wheel(&["enqueue", id, "--in", "0s", "--wheel", "calls"]).ends(0);
     }
-    // The shop's table goes away under the close.
+    // The shop's table goes away under the close, of a worker that has seen it.
+    eventually(PATIENCE, async || worker.log().contains("serving wheel=closes").then_some(())).await;
     shop.db.run("ALTER TABLE orders RENAME TO orders_of_old").await;
     wheel(&["enqueue", "1", "--in", "0s", "--wheel", "closes"]).ends(0);
     eventually(PATIENCE, async || {

@@ -176,7 +176,8 @@ mod webhook {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_pause_is_kept_by_the_other_workers_within_a_second() {
         let strain = Strain::start();
-        let wheel = wheel(RedisServer::shared(), 4).await;
+        // So many shards that each worker has some of its own.
+        let wheel = wheel(RedisServer::shared(), 16).await;
         let (stub, asked) = (Stub::start().await, Stub::start().await);
         // The same endpoint by name, but only one of its two faces asks: what the other worker does not do, it has learnt.
         asked.otherwise(Answer::status(429).header("retry-after", "8"));
@@ -186,7 +187,7 @@ mod webhook {
         eventually(PATIENCE, || async {
             if asked.answered() == 0 {
                 let n = 10_000 + began.elapsed().as_micros() as u64;
-                enqueue_range(&wheel, n..n + 4, |_| after(0)).await;
+                enqueue_range(&wheel, n..n + 16, |_| after(0)).await;
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             (asked.answered() > 0).then_some(())

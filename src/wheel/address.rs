@@ -130,7 +130,7 @@ mod tests {
             shown(
                 "redis+sentinel://me:p%40ss@a,b:5000,[::1]/shop/3?sentinel_username=w&sentinel_password=x%26y"
             ),
-            "shop by a:26379 b:5000 [::1]:26379; Some(\"me\") Some(\"p@ss\") 3; Some(\"w\") Some(\"x&y\") 0"
+            "shop by a:26379 b:5000 ::1:26379; Some(\"me\") Some(\"p@ss\") 3; Some(\"w\") Some(\"x&y\") 0"
         );
         assert_eq!(shown("redis-sentinel://a"), "mymaster by a:26379; None None 0; None None 0");
         assert!(shown("rediss+sentinel://a/s").starts_with("s by "));
