@@ -89,7 +89,7 @@ async fn a_failover_of_the_master_that_sentinels_name_loses_no_deadline() {
     all_closed_once(&shop, 100).await;
     ask_all(&fleet, "900001");
     fleet.enqueue(101..=200, |_| soon(2000)).await;
-    let copied: i64 = master.command(&["WAIT", "1", "0"]);
+    let copied: i64 = master.command(&["WAIT", "1", "60000"]);
     assert_eq!(copied, 1);
     master.kill9();
     let killed = Instant::now();

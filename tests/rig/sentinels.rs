@@ -20,7 +20,7 @@ impl Sentinels {
             let file = dir.path().join(format!("{n}.conf"));
             let watched = format!(
                 "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {service} 127.0.0.1 {} 2\n\
-                 sentinel down-after-milliseconds {service} 1000\nsentinel failover-timeout {service} 5000\n",
+                 sentinel down-after-milliseconds {service} 3000\nsentinel failover-timeout {service} 5000\n",
                 dir.path().display(),
                 master.port()
             );
