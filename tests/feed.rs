@@ -15,7 +15,6 @@ use duewheel::wheel::Wheel;
 
 use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::shop::{Kind, Shop};
-use crate::rig::strain::Strain;
 use crate::rig::wheel::{id, wheel};
 use crate::rig::worker::{Fleet, Plan};
 use crate::rig::{PATIENCE, eventually};
@@ -359,7 +358,6 @@ async fn feed_alone(kind: Kind, buyers: i64, each: i64) {
                page = 50\n";
     let fleet = Fleet::new(&server, &Plan::new(server.url()).closing(&shop).net(net)).await;
     let workers = fleet.start_known(2).await;
-    let strain = Strain::start();
     let placing = (0..buyers).map(|buyer| {
         let shop = &shop;
         async move {
@@ -399,8 +397,7 @@ async fn feed_alone(kind: Kind, buyers: i64, each: i64) {
         }
     };
     println!("{kind:?}: {orders} orders fed and closed, the latest {late} ms late");
-    let allowed = strain.allows(std::time::Duration::from_secs(10)).as_millis();
-    assert!((late as u128) < allowed, "{kind:?}: {late} ms late of {allowed}");
+    assert!(late < 10_000, "{kind:?}: {late} ms late");
     shop.balance().await;
     for worker in workers {
         worker.drain().await;
