@@ -195,6 +195,12 @@ impl Store {
         if let Some(held) = &slot.held {
             return Ok(held.clone());
         }
+        // Boxed, because it is rare: every call of the wheel would carry its thousands of bytes about.
+        Box::pin(self.renew(&mut slot, came, attempted)).await
+    }
+
+    /// Makes the connection of a lane that has none.
+    async fn renew(&self, slot: &mut Slot, came: Instant, attempted: &str) -> Result<Held> {
         // Who waited while the connection could not be made has tried as well: one after the other, many would wait for ever.
         if let Some((at, kind, message)) = &slot.refused
             && *at >= came
@@ -229,4 +235,16 @@ fn with_source(cmd: &Cmd, source: &'static str) -> Cmd {
         }
     }
     eval
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_does_not_carry_the_making_of_a_connection_about() {
+        let store = Store::new(&RedisSettings::new("redis://localhost".into())).unwrap();
+        let call = store.run(&super::super::script::CLAIM, &[], |_| {}, "claim");
+        assert!(size_of_val(&call) < 1500, "{} bytes", size_of_val(&call));
+    }
 }
