@@ -264,20 +264,22 @@ async fn a_forecast_counts_each_deadline_once_over_several_pages_of_slots() {
     let far = (1..=500).map(|n| deadline(&format!("far-{n}"), at(4_096 + n * 64)));
     let batch: Vec<_> = near.chain(far).collect();
     wheel.enqueue_batch(&batch, duewheel::deadline::OnConflict::Keep, false).await;
-    let forecast = wheel.forecast(from, Duration::from_secs(100), 400).await.unwrap();
-    let counts: Vec<u64> = forecast.iter().map(|bucket| bucket.count).collect();
-    let expected: Vec<u64> = (0..400)
-        .map(|n| {
-            batch
-                .iter()
-                .filter(|one| match one.due_at {
-                    DueAt::Moment(moment) => moment.since(from).as_secs() / 100 == n,
-                    DueAt::After(_) => false,
-                })
-                .count() as u64
-        })
-        .collect();
-    assert_eq!(counts, expected);
+    // From the beginning; and from where the first slots are overdue, with ends of stretches in the middle of slots.
+    for (from, stretch, count) in
+        [(from, 100_000, 400), (from.plus(Duration::from_millis(1_500_500)), 77_777, 30)]
+    {
+        let forecast = wheel.forecast(from, Duration::from_millis(stretch), count).await.unwrap();
+        let counts: Vec<u64> = forecast.iter().map(|bucket| bucket.count).collect();
+        let mut expected = vec![0; count as usize];
+        for deadline in &batch {
+            let DueAt::Moment(moment) = deadline.due_at else { panic!("{deadline:?}") };
+            let after = moment.as_millis().saturating_sub(from.as_millis());
+            if let Some(stretch) = expected.get_mut((after / stretch) as usize) {
+                *stretch += 1;
+            }
+        }
+        assert_eq!(counts, expected);
+    }
 }
 
 #[tokio::test]
