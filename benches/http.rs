@@ -54,7 +54,7 @@ fn main() {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             tokens: Vec::new(),
             tls: None,
-        base_path: String::new(),
+            base_path: String::new(),
             limits: Limits::default(),
         };
         let stop = CancellationToken::new();
@@ -85,7 +85,9 @@ fn main() {
         let batches = full(address, What::Batch, length, 3).await;
         let placed = batches * BATCH as f64;
         let cost = (engine.cost() - before).per((placed * length.as_secs_f64()) as usize);
-        println!("batches of {BATCH}        {placed:>8.0} deadlines/s; goal 60000/s; Redis {cost} us each (scripts / all)");
+        println!(
+            "batches of {BATCH}        {placed:>8.0} deadlines/s; goal 60000/s; Redis {cost} us each (scripts / all)"
+        );
         stop.cancel();
     });
 }

@@ -50,6 +50,11 @@ impl Combiner {
         deadlines: Vec<Deadline>,
         on_conflict: OnConflict,
     ) -> Vec<Result<Answer<Enqueued>>> {
+        if let [deadline] = deadlines.as_slice() {
+            let shard = self.wheel.shard_of(&deadline.id);
+            let answers = self.ask(shard, deadlines, on_conflict).await;
+            return if answers.is_empty() { vec![Err(lost())] } else { answers };
+        }
         let count = deadlines.len();
         let mut by_shard: BTreeMap<Shard, (Vec<usize>, Vec<Deadline>)> = BTreeMap::new();
         for (at, deadline) in deadlines.into_iter().enumerate() {
@@ -58,10 +63,7 @@ impl Combiner {
             part.push(deadline);
         }
         let parts = by_shard.into_iter().map(async |(shard, (places, deadlines))| {
-            let (answers, answered) = oneshot::channel();
-            let sent = self.parts.send(Part { shard, deadlines, on_conflict, answers }).await.is_ok();
-            let answers = if sent { answered.await.ok() } else { None };
-            (places, answers.unwrap_or_default())
+            (places, self.ask(shard, deadlines, on_conflict).await)
         });
         let mut whole: Vec<_> = (0..count).map(|_| None).collect();
         for (places, answers) in join_all(parts).await {
@@ -70,6 +72,19 @@ impl Combiner {
             }
         }
         whole.into_iter().map(|answer| answer.unwrap_or_else(|| Err(lost()))).collect()
+    }
+
+    /// One part's answers; none where the runtime ends under it.
+    async fn ask(
+        &self,
+        shard: Shard,
+        deadlines: Vec<Deadline>,
+        on_conflict: OnConflict,
+    ) -> Vec<Result<Answer<Enqueued>>> {
+        let (answers, answered) = oneshot::channel();
+        let sent = self.parts.send(Part { shard, deadlines, on_conflict, answers }).await.is_ok();
+        let answers = if sent { answered.await.ok() } else { None };
+        answers.unwrap_or_default()
     }
 }
 

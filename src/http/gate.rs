@@ -99,7 +99,7 @@ async fn answer(
         writes: operation.writes(),
     };
     if operation == Operation::Events {
-        return events::follow(api, call).await;
+        return Box::pin(events::follow(api, call)).await;
     }
     let Ok(_room) = api.requests.try_acquire() else {
         return Err(Problem::busy("too many requests are in work; send it again later"));
@@ -117,13 +117,20 @@ async fn answer(
     }
 }
 
+/// What shops ask for all day is small; all else is boxed, so that it is not carried about in each of their requests.
 async fn carry_out(operation: Operation, call: Call) -> Outcome {
     match operation {
         Operation::Enqueue => deadlines::enqueue(call).await,
         Operation::EnqueueBatch => batch::enqueue(call).await,
+        Operation::Cancel => deadlines::cancel(call).await,
+        _ => Box::pin(carry_out_else(operation, call)).await,
+    }
+}
+
+async fn carry_out_else(operation: Operation, call: Call) -> Outcome {
+    match operation {
         Operation::Inspect => deadlines::inspect(call).await,
         Operation::List => deadlines::list(call).await,
-        Operation::Cancel => deadlines::cancel(call).await,
         Operation::Reschedule => movement::reschedule(call).await,
         Operation::Hold => movement::hold(call).await,
         Operation::Release => movement::release(call).await,
@@ -147,10 +154,13 @@ async fn carry_out(operation: Operation, call: Call) -> Outcome {
         Operation::ResumeWorker => fleet::resume(call).await,
         Operation::Jobs => jobs::list(call).await,
         Operation::RunJob => jobs::run(call).await,
-        // Answered before: they are about no wheel, or go on.
-        Operation::Events | Operation::Wheels | Operation::Document => {
-            Err(Problem::not_found("no_such_path", "there is no such path"))
-        }
+        // Answered before: asked for all day, about no wheel, or without an end.
+        Operation::Enqueue
+        | Operation::EnqueueBatch
+        | Operation::Cancel
+        | Operation::Events
+        | Operation::Wheels
+        | Operation::Document => Err(Problem::not_found("no_such_path", "there is no such path")),
     }
 }
 
@@ -265,4 +275,26 @@ fn dressed(mut response: Response, request_id: &str, closes: bool) -> Response {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::{HttpSettings, Limits};
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn a_request_does_not_carry_every_operation_about() {
+        let settings = HttpSettings {
+            listen: ([127, 0, 0, 1], 0).into(),
+            tokens: Vec::new(),
+            tls: None,
+            base_path: String::new(),
+            limits: Limits::default(),
+        };
+        let none = std::iter::empty::<crate::wheel::Wheel>();
+        let api = Api::new(none, &settings, &Metrics::new(), tokio_util::sync::CancellationToken::new());
+        let entered = enter(api, Operation::Enqueue, Request::new(Body::empty()));
+        assert!(size_of_val(&entered) < 4096, "{} bytes", size_of_val(&entered));
+    }
 }
