@@ -4,11 +4,13 @@
 mod instant;
 mod reading;
 mod span;
+mod typed;
 
 use std::fmt;
 
 pub use reading::{Ahead, Reading};
 pub use span::{distance, parse_duration, show_brief, show_duration, show_span};
+pub use typed::parse_typed;
 
 use crate::error::Invalid;
 

@@ -8,12 +8,14 @@ mod act;
 mod audited;
 mod bulk;
 mod person;
+mod to;
 
 use std::time::Duration;
 
 pub use act::Act;
 pub use bulk::{Foreman, LOOKED_AT, Matched};
 pub use person::{Door, Person};
+pub use to::To;
 
 use audited::{About, Sum};
 

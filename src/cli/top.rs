@@ -35,7 +35,7 @@ use model::Model;
 #[command(
     about = "Shows the wheel live in the terminal, and acts on it",
     long_about = "Shows the wheel live in the terminal: what is due, what comes, how late, the dead, the hook, the workers; and acts on it: revive, \
-                  cancel, close, pause, resume, drain, each after a confirmation and with a reason, audited under your name. `?` lists the \
+                  cancel, close, reschedule, hold, release, pause, resume, drain, each after a confirmation and with a reason, audited under your name. `?` lists the \
                   keys.\n\nWhere stdout or stdin is no terminal, or with --once or --json, it prints one table (or one object) and ends.",
     after_help = "Examples:\n  duewheel top\n  duewheel top --read-only            look, but touch nothing\n  duewheel top --interval 10s\n  \
                   duewheel top --once --json | jq .lateness"

@@ -14,6 +14,7 @@ use super::view;
 use crate::clock::Moment;
 use crate::config::Shown;
 use crate::deadline::{Cause, Generation, Id, Note, Payload, Stage, State};
+use crate::operator::To;
 use crate::slot::Slot;
 use crate::wheel::answer::{Entry, Row, Stats};
 use crate::wheel::{Held, Hour, Minute, Trip, WorkerRecord};
@@ -269,6 +270,70 @@ fn an_act_is_asked_for_only_after_its_confirmation() {
 }
 
 #[test]
+fn when_and_for_how_long_is_asked_before_why() {
+    let mut model = model(Tab::Deadlines);
+    let order = Id::new("8213").unwrap();
+    assert_eq!(keys(&mut model, "t"), None);
+    insta::assert_snapshot!("dialog_to", text(&mut model, 80, 24));
+    // What is not understood is said, and can be mended.
+    assert_eq!(keys(&mut model, "\u{8}\u{8}\u{8}\u{8}soon\n"), None);
+    assert!(text(&mut model, 80, 24).contains("expected +15m"));
+    assert_eq!(keys(&mut model, "\u{8}\u{8}\u{8}\u{8}2026-03-01 12:00\n"), None);
+    assert!(text(&mut model, 80, 24).contains("Reschedule 8213, to 2026-03-01T12:00:00.000Z"));
+    let to = To::At(moment(NOW + 8 * 3_600_000));
+    assert_eq!(
+        keys(&mut model, "opens later\n"),
+        Some(Ask::Do(Deed::Reschedule(order.clone(), to), "opens later".to_owned()))
+    );
+    model.doing = None;
+    assert_eq!(keys(&mut model, "o\n"), None);
+    let hold = Deed::Hold(order.clone(), Duration::from_secs(900));
+    assert_eq!(keys(&mut model, "\n"), Some(Ask::Do(hold, String::new())));
+    model.doing = None;
+
+    // What is held is released by the same key.
+    let mut held = row("8213", State::Scheduled, None);
+    if let Row::Live { entry, .. } = &mut held {
+        (entry.hold_count, entry.next_at) = (1, moment(NOW + 900_000));
+    }
+    let rows = Listing { rows: vec![held], ..model.listings[0].clone().unwrap() };
+    model.take(seen(), Some((Tab::Deadlines, rows)));
+    assert_eq!(keys(&mut model, "o\n"), Some(Ask::Do(Deed::Release(order), String::new())));
+    model.doing = None;
+    // The dead are revived, not moved.
+    model.tab = Tab::Dead;
+    for act in ["t", "o"] {
+        assert_eq!(keys(&mut model, act), None);
+        assert!(matches!(model.overlay, Overlay::None) && model.said.take().unwrap().is_bad);
+    }
+}
+
+#[test]
+fn a_drained_worker_is_let_go_on_by_the_key_that_drained_it() {
+    let mut model = model(Tab::Workers);
+    assert_eq!(keys(&mut model, "d\u{1b}"), None);
+    let mut seen = seen();
+    seen.workers[0].drained = Some(Note { actor: "bob".to_owned(), reason: "a new version".to_owned() });
+    model.take(seen, None);
+    let deed = Deed::Undrain("shop-a71".to_owned(), "shop-a:71".to_owned());
+    assert_eq!(keys(&mut model, "d\n"), Some(Ask::Do(deed, String::new())));
+}
+
+#[test]
+fn keys_that_do_not_fit_are_scrolled_to() {
+    let mut model = model(Tab::Overview);
+    keys(&mut model, "?");
+    assert!(!text(&mut model, 40, 10).contains("Ctrl-C"));
+    for _ in 0..30 {
+        press(&mut model, KeyEvent::new(KeyCode::Down, KeyModifiers::NONE));
+    }
+    let last = text(&mut model, 40, 10);
+    assert!(last.contains("Ctrl-C") && last.contains("these keys"), "{last}");
+    keys(&mut model, "x");
+    assert!(matches!(model.overlay, Overlay::None));
+}
+
+#[test]
 fn many_are_acted_on_only_when_their_number_is_typed() {
     let mut model = model(Tab::Dead);
     model.take(seen(), Some((Tab::Dead, dead(10, false))));
@@ -288,7 +353,7 @@ fn many_are_acted_on_only_when_their_number_is_typed() {
 #[test]
 fn read_only_refuses_every_act_in_every_place() {
     for tab in Tab::ALL {
-        for act in ["r", "R", "c", "C", "f", "p", "d"] {
+        for act in ["r", "R", "c", "C", "f", "t", "o", "p", "d"] {
             for place in ["", "\n"] {
                 let mut model = model(tab);
                 model.read_only = true;

@@ -81,12 +81,14 @@ fn closing(seen: &Seen) -> Line {
         return Line::new("closing", "paused", why).bad();
     }
     let stopped = seen.stats.paused_shards + seen.stats.tripped_shards;
-    let serving = seen.workers.iter().filter(|worker| !worker.draining).count();
+    let serving = seen.workers.iter().filter(|worker| !worker.draining);
+    let (serving, held): (usize, usize) =
+        serving.fold((0, 0), |(all, held), one| (all + 1, held + usize::from(!one.held_back.is_empty())));
+    let claim = format!("{} of {} workers claim", serving - held, seen.workers.len());
     match (stopped, serving) {
         (0, 0) => Line::new("closing", "nobody", "no worker claims").bad(),
-        (0, serving) => {
-            Line::new("closing", "on", format!("{serving} of {} workers claim", seen.workers.len()))
-        }
+        (0, serving) if held == serving => Line::new("closing", "held back", claim).bad(),
+        (0, _) => Line::new("closing", "on", claim),
         (stopped, _) => {
             let shards = format!("{stopped} of {} shards are stopped", seen.stats.shards);
             Line::new("closing", "stopped", shards).bad()

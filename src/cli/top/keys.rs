@@ -1,12 +1,16 @@
 //! What a key does: it changes the model, or asks for something that only the loop can do. Nothing here waits for anything.
 
+use std::time::Duration;
+
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::deed::Deed;
 use super::dialog::{Dialog, Turn};
 use super::look::MOST_READ;
 use super::model::{Detail, Model, Overlay, Tab};
+use crate::clock::Moment;
 use crate::deadline::{Id, State};
+use crate::operator::To;
 use crate::wheel::answer::Row;
 
 /// What a key asks for.
@@ -30,7 +34,7 @@ pub enum Ask {
 const FILTER_MOST: usize = 128;
 
 /// The keys, for `?`.
-pub const KEYS: [(&str, &str); 17] = [
+pub const KEYS: [(&str, &str); 19] = [
     ("Tab, ←, →, 1-6", "another tab"),
     ("↑, ↓, PgUp, PgDn, Home, End", "another line"),
     ("Enter", "the order's story, and why it is not closed"),
@@ -41,8 +45,10 @@ pub const KEYS: [(&str, &str); 17] = [
     ("c", "cancel it (a dead one is dropped)"),
     ("C", "drop all dead that match the filter"),
     ("f", "close it now"),
+    ("t", "reschedule it: to another time"),
+    ("o", "put it on hold, or release it"),
     ("p", "pause the wheel, or resume it"),
-    ("d", "Workers: drain the worker"),
+    ("d", "Workers: drain the worker, or let it go on"),
     ("y", "copy the id"),
     ("Space", "look again now"),
     ("Ctrl-Z", "suspend"),
@@ -67,10 +73,7 @@ pub fn press(model: &mut Model, key: KeyEvent) -> Option<Ask> {
     match &model.overlay {
         Overlay::Dialog(_) => in_dialog(model, key.code),
         Overlay::Filter(_) => in_filter(model, key.code),
-        Overlay::Help => {
-            model.overlay = Overlay::None;
-            (key.code == KeyCode::Char('q')).then_some(Ask::Quit)
-        }
+        Overlay::Help(_) => in_help(model, key.code),
         Overlay::Detail(_) => in_detail(model, key.code),
         Overlay::None => in_tab(model, key.code),
     }
@@ -119,12 +122,15 @@ fn in_tab(model: &mut Model, key: KeyCode) -> Option<Ask> {
 /// Keys that mean the same in a listing and in an order's story.
 fn common(model: &mut Model, key: KeyCode) -> Option<Ask> {
     match key {
-        KeyCode::Char('?') => model.overlay = Overlay::Help,
+        KeyCode::Char('?') => {
+            model.said = None;
+            model.overlay = Overlay::Help(0);
+        }
         KeyCode::Char('y') => match model.target() {
             Some((id, _)) => return Some(Ask::Copy(id.as_str().to_owned())),
             None => model.say("no order is chosen", false),
         },
-        KeyCode::Char(act @ ('r' | 'R' | 'c' | 'C' | 'f' | 'p' | 'd')) => {
+        KeyCode::Char(act @ ('r' | 'R' | 'c' | 'C' | 'f' | 't' | 'o' | 'p' | 'd')) => {
             if model.read_only {
                 model.say("read-only: nothing is changed from here", true);
             } else if let Some(doing) = &model.doing {
@@ -156,11 +162,25 @@ fn deed(model: &Model, act: char) -> Result<(Deed, Option<usize>), String> {
             let worker = model.seen.as_ref().filter(|_| model.tab == Tab::Workers);
             let worker = worker.and_then(|seen| seen.workers.get(model.line()));
             let worker = worker.ok_or("only a worker is drained; choose one on its tab")?;
-            Ok((Deed::Drain(worker.token.clone(), format!("{}:{}", worker.host, worker.pid)), None))
+            let (token, name) = (worker.token.clone(), format!("{}:{}", worker.host, worker.pid));
+            let deed = match &worker.drained {
+                Some(_) => Deed::Undrain(token, name),
+                None => Deed::Drain(token, name),
+            };
+            Ok((deed, None))
         }
         'f' => match target()? {
             (_, State::Ended) => Err("it has ended; nothing is left to close".to_owned()),
             (id, _) => Ok((Deed::Close(id), None)),
+        },
+        't' => match target()? {
+            (id, State::Scheduled) => Ok((Deed::Reschedule(id, To::Later(Duration::ZERO)), None)),
+            _ => Err("only what is scheduled is given another moment".to_owned()),
+        },
+        'o' => match target()? {
+            (id, State::Scheduled) if model.is_held(&id) => Ok((Deed::Release(id), None)),
+            (id, State::Scheduled) => Ok((Deed::Hold(id, Duration::ZERO), None)),
+            _ => Err("only what is scheduled is held".to_owned()),
         },
         'r' => match target()? {
             (id, State::Dead) => Ok((Deed::Revive(vec![id]), None)),
@@ -206,6 +226,24 @@ fn open(model: &mut Model) -> Option<Ask> {
     Some(Ask::Story(id))
 }
 
+/// Where the keys do not fit they are scrolled; any other key leads back.
+fn in_help(model: &mut Model, key: KeyCode) -> Option<Ask> {
+    let Overlay::Help(from) = &mut model.overlay else { return None };
+    let last = KEYS.len().saturating_sub(model.page + 1);
+    match key {
+        KeyCode::Up if *from > 0 => *from -= 1,
+        KeyCode::Down if *from < last => *from += 1,
+        KeyCode::PageUp => *from = from.saturating_sub(model.page),
+        KeyCode::PageDown => *from = (*from + model.page).min(last),
+        KeyCode::Up | KeyCode::Down if last > 0 => {}
+        key => {
+            model.overlay = Overlay::None;
+            return (key == KeyCode::Char('q')).then_some(Ask::Quit);
+        }
+    }
+    None
+}
+
 fn in_detail(model: &mut Model, key: KeyCode) -> Option<Ask> {
     let page = model.page.max(1);
     let Overlay::Detail(detail) = &mut model.overlay else { return None };
@@ -249,6 +287,7 @@ fn in_filter(model: &mut Model, key: KeyCode) -> Option<Ask> {
 }
 
 fn in_dialog(model: &mut Model, key: KeyCode) -> Option<Ask> {
+    let now = model.seen.as_ref().map_or_else(Moment::host_now, |seen| seen.now);
     let Overlay::Dialog(dialog) = &mut model.overlay else { return None };
     match key {
         KeyCode::Esc => {
@@ -257,7 +296,7 @@ fn in_dialog(model: &mut Model, key: KeyCode) -> Option<Ask> {
         }
         KeyCode::Backspace => dialog.take_back(),
         KeyCode::Char(c) => dialog.put(c),
-        KeyCode::Enter if dialog.enter() == Turn::Confirmed => {
+        KeyCode::Enter if dialog.enter(now) == Turn::Confirmed => {
             let ask = Ask::Do(dialog.deed.clone(), dialog.reason.trim().to_owned());
             model.doing = Some(dialog.question());
             model.overlay = Overlay::None;

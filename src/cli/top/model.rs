@@ -7,7 +7,7 @@ use super::hook;
 use super::look::{Listing, Seen};
 use crate::deadline::{Id, State};
 use crate::error::escaped;
-use crate::wheel::answer::Row;
+use crate::wheel::answer::{Entry, Row};
 
 /// The tabs, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,8 +90,8 @@ pub enum Overlay {
     /// Nothing.
     #[default]
     None,
-    /// The keys.
-    Help,
+    /// The keys, from that one on.
+    Help(usize),
     /// The filter is being typed; with what it was before.
     Filter(String),
     /// One order's story.
@@ -244,6 +244,12 @@ impl Model {
             Row::Ended { id, .. } => Some((id.clone(), State::Ended)),
             Row::Foreign { .. } => None,
         }
+    }
+
+    /// Whether that order is held, as far as the row under the cursor tells.
+    pub fn is_held(&self, id: &Id) -> bool {
+        let held = |entry: &Entry| entry.hold_count > 0 && entry.next_at > entry.due_at;
+        matches!(self.row(), Some(Row::Live { entry, .. }) if entry.id == *id && held(entry))
     }
 
     /// Says something at the foot.

@@ -11,6 +11,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Sparkline};
 
+use super::keys::KEYS;
 use super::look::Seen;
 use super::model::{Model, Overlay, Tab};
 use super::overview::{Fact, Tone, alarms, facts};
@@ -48,13 +49,13 @@ pub fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     frame.render_widget(Paragraph::new(lines), above);
     match &model.overlay {
         Overlay::Detail(detail) => over::detail(frame, body, detail, ink),
-        Overlay::Help => over::help(frame, body, ink),
+        Overlay::Help(from) => over::help(frame, body, *from, ink),
         _ => tab(frame, body, model, ink),
     }
     if let Overlay::Dialog(dialog) = &model.overlay {
         over::dialog(frame, body, dialog, ink);
     }
-    frame.render_widget(Paragraph::new(footer(model, foot.width, ink)), foot);
+    frame.render_widget(Paragraph::new(footer(model, foot.width, body.height, ink)), foot);
 }
 
 /// What stands above everything: Redis is away, and what the last look found broken.
@@ -83,7 +84,7 @@ fn tabs(model: &Model, width: u16, ink: Ink) -> Line<'static> {
     Line::from(spans)
 }
 
-fn footer(model: &Model, width: u16, ink: Ink) -> Line<'static> {
+fn footer(model: &Model, width: u16, tall: u16, ink: Ink) -> Line<'static> {
     let (text, style) = if let Overlay::Filter(_) = model.overlay {
         (format!("/{}▏ Enter: filter, Esc: as before", crate::error::escaped(&model.filter)), ink.plain())
     } else if let Some(doing) = &model.doing {
@@ -92,13 +93,14 @@ fn footer(model: &Model, width: u16, ink: Ink) -> Line<'static> {
         (said.text.clone(), if said.is_bad { ink.bad() } else { ink.good() })
     } else {
         let keys = match (&model.overlay, model.tab) {
-            (Overlay::Help, _) => "any key: back",
+            (Overlay::Help(_), _) if KEYS.len() > usize::from(tall) => "↑ ↓ more  any other key: back",
+            (Overlay::Help(_), _) => "any key: back",
             (Overlay::Dialog(_), _) => "Enter: go on  Esc: leave it",
-            (Overlay::Detail(_), _) => "Esc back  r revive  c cancel  f close  y copy",
-            (_, Tab::Deadlines) => "Enter story  / filter  s state  c cancel  f close  ? help",
+            (Overlay::Detail(_), _) => "Esc back  r revive  c cancel  f close  t to  o hold  y copy",
+            (_, Tab::Deadlines) => "Enter story  / filter  s state  c cancel  f close  t to  o hold  ? help",
             (_, Tab::Dead) => "Enter story  / filter  r revive  c drop  R C all  ? help",
             (_, Tab::Hooks) => "↑ ↓ more  p pause  ? help  q quit",
-            (_, Tab::Workers) => "d drain  p pause  ? help  q quit",
+            (_, Tab::Workers) => "d drain or let go on  p pause  ? help  q quit",
             _ => "Tab: next  p pause  ? help  q quit",
         };
         let mode = if model.read_only { "read-only  " } else { "" };
@@ -160,7 +162,7 @@ fn spark(frame: &mut Frame<'_>, area: Rect, title: &str, values: &[u64], ink: In
     // Where 60 columns do not fit, the last ones are shown.
     let from = values.len().saturating_sub(usize::from(plot.width));
     let shown = values.get(from..).unwrap_or_default();
-    let tall = Rect { height: plot.height.min(4), ..plot };
+    let tall = Rect { height: plot.height.min(8), ..plot };
     frame.render_widget(Sparkline::default().data(shown.iter().copied()).style(ink.good()), tall);
 }
 

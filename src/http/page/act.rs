@@ -8,12 +8,11 @@ use futures_util::future::join_all;
 
 use super::fault::{Fault, Outcome};
 use super::figure::{count, of};
-use super::parameters::moment;
 use super::visit::Visit;
 use crate::clock::{Moment, parse_duration};
-use crate::deadline::{DueAt, Id};
+use crate::deadline::Id;
 use crate::error::{Result, escaped};
-use crate::operator::{Door, Operator, Person};
+use crate::operator::{Door, Operator, Person, To};
 use crate::wheel::answer::{Answer, Cancelled, Refusal, Scheduled};
 
 /// The most that are picked at once: a page of a listing, and some. For more there are bulk acts.
@@ -109,7 +108,7 @@ type Each = std::result::Result<(), &'static str>;
 #[derive(Debug, Clone)]
 enum Single {
     Close,
-    Reschedule(String),
+    Reschedule(To),
     Hold(Duration),
     Release,
 }
@@ -119,10 +118,7 @@ impl Single {
     fn read(word: &str, visit: &Visit) -> std::result::Result<Self, String> {
         match word {
             "close" => Ok(Self::Close),
-            "reschedule" => {
-                let to = visit.form.text("to");
-                parse_to(to, Moment::host_now()).map(|_| Self::Reschedule(to.to_owned()))
-            }
+            "reschedule" => To::parse(visit.form.text("to"), Moment::host_now()).map(Self::Reschedule),
             "hold" => {
                 parse_duration("for", visit.form.text("for")).map(Self::Hold).map_err(|bad| format!("{bad}."))
             }
@@ -134,7 +130,7 @@ impl Single {
     async fn done_to(self, operator: Operator, id: Id, reason: String) -> Result<Each> {
         match self {
             Self::Close => Ok(moved(operator.close(&id, reason_or_default(&reason)).await?)),
-            Self::Reschedule(to) => reschedule(&operator, &id, &to, &reason).await,
+            Self::Reschedule(to) => Ok(moved(operator.reschedule_to(&id, to, &reason).await?)),
             Self::Hold(long) => Ok(moved(operator.hold(&id, long, None, &reason).await?)),
             Self::Release => Ok(moved(operator.release(&id, &reason).await?)),
         }
@@ -162,35 +158,6 @@ fn ended(answers: Result<Vec<Result<Answer<Cancelled>>>>) -> Result<Vec<Result<E
         Err(refusal) => Err(refusal.as_str()),
     };
     Ok(answers?.into_iter().map(|answer| answer.map(each)).collect())
-}
-
-/// A moment, or how much later than it is due; what is overdue already, than now.
-enum To {
-    At(Moment),
-    Later(Duration),
-}
-
-fn parse_to(text: &str, now: Moment) -> std::result::Result<To, String> {
-    match text.strip_prefix('+') {
-        Some(later) => parse_duration("to", later).map(To::Later).map_err(|bad| format!("{bad}.")),
-        None if text.is_empty() => {
-            Err("To when? Give a moment in UTC, or +15m for so much later.".to_owned())
-        }
-        None => moment("to", text, now).map(To::At),
-    }
-}
-
-async fn reschedule(operator: &Operator, id: &Id, to: &str, reason: &str) -> Result<Each> {
-    let seen = operator.wheel().inspect(id).await?;
-    let Some(entry) = &seen.entry else { return Ok(Err("absent")) };
-    let due_at = match parse_to(to, seen.now) {
-        Ok(To::At(moment)) => moment,
-        Ok(To::Later(later)) => entry.due_at.max(seen.now).plus(later),
-        Err(_) => return Ok(Err("no moment")),
-    };
-    // As it was seen: whoever moved it in between meant something else.
-    let answer = operator.reschedule(id, DueAt::Moment(due_at), Some(entry.generation), reason).await?;
-    Ok(moved(answer))
 }
 
 /// What came of all of them.

@@ -25,11 +25,11 @@ pub fn detail(frame: &mut Frame<'_>, area: Rect, detail: &Detail, ink: Ink) {
     frame.render_widget(Paragraph::new(shown.collect::<Vec<_>>()).wrap(Wrap { trim: false }), area);
 }
 
-/// The keys.
-pub fn help(frame: &mut Frame<'_>, area: Rect, ink: Ink) {
+/// The keys, from that one on.
+pub fn help(frame: &mut Frame<'_>, area: Rect, from: usize, ink: Ink) {
     let wide = KEYS.iter().map(|(keys, _)| keys.chars().count()).max().unwrap_or(0);
     let narrow = area.width < 70;
-    let lines = KEYS.iter().map(|(keys, what)| {
+    let lines = KEYS.iter().skip(from).map(|(keys, what)| {
         let text = if narrow { format!("{keys}: {what}") } else { format!(" {keys:<wide$}  {what}") };
         Line::styled(fitted(&text, area.width), ink.plain())
     });
@@ -39,11 +39,14 @@ pub fn help(frame: &mut Frame<'_>, area: Rect, ink: Ink) {
 /// The confirmation, in the middle of what it is about.
 pub fn dialog(frame: &mut Frame<'_>, area: Rect, dialog: &Dialog, ink: Ink) {
     let needed = if dialog.deed.needs_reason() { "reason (needed)" } else { "reason" };
-    let mut lines = vec![
-        Line::styled(dialog.question(), ink.strong()),
-        Line::from(dialog.deed.meaning()),
-        Line::from(format!("{needed}: {}{}", escaped(&dialog.reason), caret(dialog.typed.is_none()))),
-    ];
+    let mut lines = vec![Line::styled(dialog.question(), ink.strong()), Line::from(dialog.deed.meaning())];
+    if let (Some(value), Some(needs)) = (&dialog.value, dialog.deed.needs()) {
+        lines.push(Line::from(format!("{}: {}{}", needs.label, escaped(value), caret(true))));
+        lines.push(Line::styled(format!("then the {needed}"), ink.dim()));
+    } else {
+        let caret = caret(dialog.typed.is_none());
+        lines.push(Line::from(format!("{needed}: {}{caret}", escaped(&dialog.reason))));
+    }
     if let Some(number) = dialog.number() {
         lines.push(match &dialog.typed {
             Some(typed) => Line::from(format!("type {number} to go on: {typed}{}", caret(true))),
