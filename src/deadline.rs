@@ -101,6 +101,31 @@ impl Payload {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// A field as text, by the names that lead to it; `None` where there is none or it is null.
+    pub fn field<'a>(&self, path: impl IntoIterator<Item = &'a str>) -> Option<String> {
+        let payload: serde_json::Value = serde_json::from_slice(&self.0).ok()?;
+        let field = path.into_iter().try_fold(&payload, |value, name| value.get(name))?;
+        match field {
+            serde_json::Value::Null => None,
+            serde_json::Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        }
+    }
+
+    /// Whether it holds what somebody looks for: `user_id=4711`, where that field has that value (`buyer.name=Li` of one within another),
+    /// or any text, as it stands in the JSON.
+    pub fn holds(&self, wanted: &str) -> bool {
+        let Ok(json) = std::str::from_utf8(&self.0) else { return false };
+        if json.contains(wanted) {
+            return true;
+        }
+        let Some((path, value)) = wanted.split_once('=') else { return false };
+        // Plain letters and digits stand in JSON as they are: what does not hold them need not be read.
+        let is_plain = value.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let may = !is_plain || json.contains(value);
+        may && self.field(path.split('.')).is_some_and(|found| found == value)
+    }
 }
 
 /// How deep arrays and objects are nested in valid JSON. Its own parser only skips values here, and skips to any depth.
@@ -318,6 +343,30 @@ mod tests {
         ] {
             assert_eq!(Id::new(id).unwrap().as_str(), id);
         }
+    }
+
+    #[test]
+    fn a_payload_is_found_by_a_field_or_by_its_text() {
+        let payload =
+            Payload::from_json(r#"{"user_id": 4711, "buyer":{"name":"Li = \"Wei\"","vip":true},"note":null,"big":12345678901234567890}"#)
+                .unwrap();
+        for wanted in [
+            "user_id=4711",
+            "buyer.name=Li = \"Wei\"",
+            "buyer.vip=true",
+            "big=12345678901234567890",
+            "\"vip\":true",
+            "4711",
+        ] {
+            assert!(payload.holds(wanted), "{wanted}");
+        }
+        for wanted in
+            ["user_id=471", "user_id=47110", "user=4711", "buyer=true", "note=null", "=4711", "vip=true"]
+        {
+            assert!(!payload.holds(wanted), "{wanted}");
+        }
+        assert!(!Payload::default().holds("user_id=4711"));
+        assert!(!Payload::from_stored(vec![0xff, b'4']).holds("4"));
     }
 
     #[test]

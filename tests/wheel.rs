@@ -308,9 +308,13 @@ async fn a_listing_pages_through_all_shards_in_time_order() {
 }
 
 #[tokio::test]
-async fn a_listing_narrowed_by_attempts_or_reason_is_all_of_it_filtered_with_bounded_looks() {
+async fn a_listing_narrowed_by_attempts_reason_or_payload_is_all_of_it_filtered_with_bounded_looks() {
     let wheel = wheel(RedisServer::shared(), 4).await;
-    let batch: Vec<_> = (0..120).map(|n| deadline(&format!("o-{n:03}"), after(0))).collect();
+    let one = |n: u32| duewheel::deadline::Deadline {
+        payload: duewheel::deadline::Payload::from_json(format!(r#"{{"user":{}}}"#, n % 5)).unwrap(),
+        ..deadline(&format!("o-{n:03}"), after(0))
+    };
+    let batch: Vec<_> = (0..120).map(one).collect();
     wheel.enqueue_batch(&batch, duewheel::deadline::OnConflict::Keep, false).await;
     // The first fails once and waits; the second twice; the third three times; the fourth is dead then.
     for round in 0..4_u64 {
@@ -331,7 +335,12 @@ async fn a_listing_narrowed_by_attempts_or_reason_is_all_of_it_filtered_with_bou
         }
     }
     let between = || moment(0)..=duewheel::clock::Moment::MAX;
-    let narrow = |attempts, reason: Option<&str>| Narrow { attempts, reason: reason.map(str::to_owned) };
+    let narrow = |attempts, reason: Option<&str>| Narrow {
+        attempts,
+        reason: reason.map(str::to_owned),
+        ..Narrow::default()
+    };
+    let holding = |text: &str| Narrow { payload: Some(text.to_owned()), ..narrow(2, None) };
     let look = Look { limit: 7, most: 25, longest: Duration::from_secs(60) };
     for (state, narrow, expected) in [
         (State::Scheduled, narrow(0, None), 90),
@@ -343,6 +352,10 @@ async fn a_listing_narrowed_by_attempts_or_reason_is_all_of_it_filtered_with_bou
         (State::Dead, narrow(0, Some("500")), 15),
         (State::Dead, narrow(4, Some("status 409")), 15),
         (State::Dead, narrow(5, Some("500")), 0),
+        // Those of two attempts and of three are 2 and 3 by 4; of their users 0 to 4 the number 3 has one in five.
+        (State::Scheduled, holding("user=3"), 12),
+        (State::Scheduled, holding("\"user\":3"), 12),
+        (State::Scheduled, holding("user=33"), 0),
     ] {
         let all = wheel.list(state, moment(0), duewheel::clock::Moment::MAX, None, 500).await.unwrap().rows;
         let filtered: Vec<_> = all.into_iter().filter(|row| narrow.fits(row)).collect();

@@ -25,11 +25,11 @@ const LONGEST: Duration = Duration::from_secs(1);
 #[command(
     about = "Lists deadlines by state and time",
     long_about = "Lists deadlines in one state, oldest first (ended ones: in no order). One page, unless --all; the next page is \
-                  asked for with the cursor that is said on stderr. With --json one object a line.\n\nThere is no index by attempts or reason: narrowed \
+                  asked for with the cursor that is said on stderr. With --json one object a line.\n\nThere is no index by attempts, reason or payload: narrowed \
                   by them, one page looks at about 100,000 deadlines at most, may be short, and goes on by its cursor.",
     after_help = "Examples:\n  duewheel list                                    what fires next\n  duewheel list --state due\n  \
                   duewheel list --state dead --all --json | jq -r .id\n  duewheel list --attempts 3\n  \
-                  duewheel list --state dead --reason-holds 'status 500'\n  duewheel list --from 2026-03-01T00:00:00Z --to \
+                  duewheel list --state dead --reason-holds 'status 500'\n  duewheel list --payload-holds user_id=4711\n  duewheel list --from 2026-03-01T00:00:00Z --to \
                   2026-03-02T00:00:00Z --limit 500"
 )]
 pub struct List {
@@ -48,6 +48,9 @@ pub struct List {
     /// Of the dead, those whose reason holds this text
     #[arg(long, value_name = "TEXT")]
     reason_holds: Option<String>,
+    /// Those whose payload has this value in this field, as in user_id=4711, or holds this text
+    #[arg(long, value_name = "TEXT")]
+    payload_holds: Option<String>,
     /// Rows of a page, 1 to 500
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
@@ -93,8 +96,16 @@ pub async fn run(args: &List, context: &Context, output: &mut Output) -> Outcome
             "--from and --to do not select ended deadlines, which are in no order".to_owned(),
         ));
     }
-    let narrow =
-        Narrow { attempts: args.attempts, reason: args.reason_holds.clone().filter(|text| !text.is_empty()) };
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let narrow = Narrow {
+        attempts: args.attempts,
+        reason: given(&args.reason_holds),
+        payload: given(&args.payload_holds),
+    };
+    if narrow.payload.is_some() && args.state == Wanted::Ended {
+        let text = "--payload-holds does not select ended deadlines, whose payloads are not kept";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     if narrow.reason.is_some() && args.state != Wanted::Dead {
         let text = "--reason-holds selects among the dead alone (--state dead): what is tried again has no reason that is kept";
         return Err(Failure::Usage(text.to_owned()));

@@ -156,7 +156,12 @@ pub(super) async fn list(call: Call) -> Outcome {
     let narrow = Narrow {
         attempts: query.whole("attempts", 0..=1_000_000, 0)?,
         reason: query.text("reason").filter(|text| !text.is_empty()).map(str::to_owned),
+        payload: query.text("payload").filter(|text| !text.is_empty()).map(str::to_owned),
     };
+    if narrow.payload.is_some() && state == State::Ended {
+        let detail = "payload does not select ended deadlines, whose payloads are not kept";
+        return Err(Problem::unprocessable("payload", detail));
+    }
     if narrow.reason.is_some() && state != State::Dead {
         let detail = "reason selects among the dead alone: what is tried again has none that is kept";
         return Err(Problem::unprocessable("reason", detail));

@@ -171,6 +171,10 @@ fn query_parameter(operation: Operation, name: &str) -> Value {
             "Of the dead, those whose reason holds this text. There is no index: a page may be short, or empty, and go on.",
             json!({"type": "string"}),
         ),
+        "payload" => (
+            "Those whose payload has this value in this field, as in `user_id=4711` or `buyer.name=Li`, or holds this text. Ended ones have none. There is no index: a page may be short, or empty, and go on.",
+            json!({"type": "string"}),
+        ),
         "limit" => {
             ("Rows of a page.", json!({"type": "integer", "minimum": 1, "maximum": 500, "default": 50}))
         }

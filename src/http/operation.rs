@@ -207,7 +207,7 @@ impl Operation {
     /// The query parameters that it knows.
     pub fn parameters(self) -> &'static [&'static str] {
         match self {
-            Self::List => &["state", "from", "to", "attempts", "reason", "limit", "cursor"],
+            Self::List => &["state", "from", "to", "attempts", "reason", "payload", "limit", "cursor"],
             Self::ListDead => &["limit", "cursor"],
             Self::Forecast => &["step", "count"],
             Self::Audit => &["id", "act", "limit", "cursor"],

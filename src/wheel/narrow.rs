@@ -1,4 +1,4 @@
-//! A listing narrowed by what has no index: by attempts, by the reason of a death. Rows are looked at in their order, a bounded number a
+//! A listing narrowed by what has no index: by attempts, by the reason of a death, by the payload. Rows are looked at in their order, a bounded number a
 //! page, and the next page goes on behind the last one that was looked at.
 
 use std::collections::VecDeque;
@@ -25,6 +25,8 @@ pub struct Narrow {
     pub attempts: u32,
     /// The reason of a death holds this text. Only the dead have one.
     pub reason: Option<String>,
+    /// The payload holds this: see [`Payload::holds`](crate::deadline::Payload::holds). What has ended has none.
+    pub payload: Option<String>,
 }
 
 impl Narrow {
@@ -35,14 +37,17 @@ impl Narrow {
 
     /// Whether a row is meant. What is no deadline of ours has no attempts, and a reason that is nobody's.
     pub fn fits(&self, row: &Row) -> bool {
-        let (attempts, reason) = match row {
+        let (attempts, reason, payload) = match row {
             _ if self.is_wide() => return true,
-            Row::Live { entry, reason, .. } => (entry.attempts, reason.as_deref()),
-            Row::Ended { ended, .. } => (ended.attempt, None),
+            Row::Live { entry, reason, .. } => (entry.attempts, reason.as_deref(), Some(&entry.payload)),
+            Row::Ended { ended, .. } => (ended.attempt, None, None),
             Row::Foreign { .. } => return false,
         };
         let holds = |text: &String| reason.is_some_and(|reason| reason.contains(text.as_str()));
-        attempts >= self.attempts && self.reason.as_ref().is_none_or(holds)
+        let in_payload = |text: &String| payload.is_some_and(|payload| payload.holds(text));
+        attempts >= self.attempts
+            && self.reason.as_ref().is_none_or(holds)
+            && self.payload.as_ref().is_none_or(in_payload)
     }
 }
 

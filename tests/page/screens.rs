@@ -48,7 +48,8 @@ async fn pages_follow_each_other_without_a_gap_and_keep_the_filter() {
     let api = ApiServer::start().await;
     let mut visitor = Visitor::stranger(&api).await;
     for n in 0..75 {
-        place(&api.wheel, &format!("p{n:03}"), 600_000 + n * 1000, "{}").await;
+        let payload = format!(r#"{{"user_id":{}}}"#, n % 7);
+        place(&api.wheel, &format!("p{n:03}"), 600_000 + n * 1000, &payload).await;
     }
     let (mut path, mut seen) = (at(&api, "/deadlines?limit=20&from=now&to=%2B1h"), Vec::new());
     loop {
@@ -63,6 +64,10 @@ async fn pages_follow_each_other_without_a_gap_and_keep_the_filter() {
     let one_shard = visitor.page(&at(&api, "/deadlines?shard=0&limit=200")).await;
     let shard_of = |n: u32| api.wheel.shard_of(&id(&format!("p{n:03}"))).0;
     assert_eq!(one_shard.matches("/deadline?id=p").count(), (0..75).filter(|n| shard_of(*n) == 0).count());
+    let of_one_user = visitor.page(&at(&api, "/deadlines?payload=user_id%3D3&limit=200")).await;
+    assert_eq!(of_one_user.matches("/deadline?id=p").count(), (0..75).filter(|n| n % 7 == 3).count());
+    assert!(of_one_user.contains("deadlines.csv?payload=user_id%3D3"), "{of_one_user}");
+    assert!(!of_one_user.contains("Act on all that match"), "a bulk act cannot be narrowed so");
 }
 
 #[tokio::test]
@@ -112,6 +117,7 @@ async fn a_value_that_makes_no_sense_is_said_and_does_not_blank_the_page() {
         "state=%ff",
         "from=%2B99999999999d",
         "state=ended&from=now",
+        "state=ended&payload=x",
         "from=%2B1h&to=now",
     ] {
         let page = visitor.page(&at(&api, &format!("/deadlines?{bad}"))).await;
@@ -170,6 +176,7 @@ async fn what_others_wrote_is_text_wherever_it_is_shown() {
             "/deadlines?id",
             "/deadlines?from",
             "/deadlines?state",
+            "/deadlines?payload",
             "/deadlines?cursor",
             "/dead?group",
             "/wheel?span",

@@ -84,13 +84,7 @@ impl<'a> Order<'a> {
 
     /// A field of the payload as text; `None` where there is none or it is null.
     pub(super) fn payload_field(self, path: &[String]) -> Option<String> {
-        let payload: serde_json::Value = serde_json::from_slice(self.lease.payload.as_bytes()).ok()?;
-        let field = path.iter().try_fold(&payload, |value, name| value.get(name))?;
-        match field {
-            serde_json::Value::Null => None,
-            serde_json::Value::String(text) => Some(text.clone()),
-            other => Some(other.to_string()),
-        }
+        self.lease.payload.field(path.iter().map(String::as_str))
     }
 
     /// The payload as JSON text; `null` where there is none.

@@ -270,7 +270,7 @@ fn people() -> Value {
             "wheel": text, "id": reference("Id"), "state": {"enum": ["absent", "scheduled", "leased", "dead", "ended"]},
             "now": reference("Instant"), "why": {"type": "string", "description": "In plain words why it is not closed yet, or never will be."},
             "timeline": {"type": "array", "items": open(&["at", "source", "what"], json!({
-                "at": reference("Instant"), "at_ms": reference("Millis"), "source": {"enum": ["wheel", "events", "table", "audit"]}, "what": text,
+                "at": reference("Instant"), "at_ms": reference("Millis"), "source": {"enum": ["wheel", "events", "people", "table", "audit"]}, "what": text,
             }))},
             "row": {"type": ["object", "null"]}, "audit": {"type": "array", "items": {"type": "object"}},
             "table_away": {"type": ["string", "null"]},

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::wheel::answer::{Cursor, Page as Listed};
 use crate::wheel::{Look, Narrowed};
 
-/// Ids or deadlines that one page looks at, and how long it may take, where there is no index: by id, by attempts, by reason.
+/// Ids or deadlines that one page looks at, and how long it may take, where there is no index: by id, by attempts, by reason, by payload.
 const SEARCH_MOST: u64 = 100_000;
 const SEARCH_LONGEST: Duration = Duration::from_millis(150);
 /// Ids that one page of a search shows.
@@ -93,7 +93,7 @@ impl Page {
         let n = count(self.lines.len() as u64);
         self.said = match (self.lines.len(), &self.next) {
             (_, Some(_)) if !self.filter.narrow.is_wide() => format!(
-                "{n} found among {}, {order}. There is no index by attempts or reason, so the search stops here and goes on when you say so.",
+                "{n} found among {}, {order}. There is no index by attempts, reason or payload, so the search stops here and goes on when you say so.",
                 count(looked_at)
             ),
             (0, _) => "None.".to_owned(),
@@ -178,7 +178,8 @@ impl Page {
 
     /// Whether the filter is one that a bulk act has, too.
     fn can_bulk(&self) -> bool {
-        self.can_act() && self.filter.shard.is_none() && self.filter.narrow.attempts == 0
+        let narrow = &self.filter.narrow;
+        self.can_act() && self.filter.shard.is_none() && narrow.attempts == 0 && narrow.payload.is_none()
     }
 
     /// The filter as a bulk act takes it: every moment fixed, so that what is confirmed is what was seen.

@@ -45,7 +45,12 @@ impl Filter {
         let narrow = Narrow {
             attempts: query.whole("attempts", 0..=MOST_ATTEMPTS, 0, complaints),
             reason: Some(query.exact("reason").to_owned()).filter(|text| !text.is_empty()),
+            payload: Some(query.text("payload").to_owned()).filter(|text| !text.is_empty()),
         };
+        if narrow.payload.is_some() && state == "ended" {
+            complaints
+                .push("payload does not narrow ended deadlines, whose payloads are not kept".to_owned());
+        }
         if narrow.reason.is_some() && state != "dead" {
             complaints
                 .push("reason narrows the dead alone: what is tried again has none that is kept".to_owned());
@@ -67,7 +72,11 @@ impl Filter {
             from: text("from", from),
             to: text("to", to),
             shard: shard.flatten(),
-            narrow: if state == "dead" { narrow } else { Narrow { reason: None, ..narrow } },
+            narrow: match state {
+                "dead" => narrow,
+                "ended" => Narrow { reason: None, payload: None, ..narrow },
+                _ => Narrow { reason: None, ..narrow },
+            },
             limit,
             range: (low, high),
         }
@@ -102,6 +111,10 @@ impl Filter {
         self.narrow.reason.as_deref().unwrap_or_default()
     }
 
+    pub fn payload_text(&self) -> &str {
+        self.narrow.payload.as_deref().unwrap_or_default()
+    }
+
     /// Whether anything narrows the state.
     pub fn is_narrow(&self) -> bool {
         !self.from.is_empty() || !self.to.is_empty() || self.shard.is_some() || !self.narrow.is_wide()
@@ -118,6 +131,7 @@ impl Filter {
             .with("shard", &self.shard_text())
             .with("attempts", &self.attempts_text())
             .with("reason", self.reason_text())
+            .with("payload", self.payload_text())
             .with("limit", limit)
     }
 }
