@@ -1,10 +1,19 @@
 //! One order's story: what `explain` tells of an order in each state, over wheel, orders table, audit table and events.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use duewheel::deadline::{Cause, Deadline, OnConflict, Outcome};
+use duewheel::shard::Shard;
+use duewheel::wheel::{Settlement, What, WorkerRecord};
 use serde_json::{Value, json};
 
+use crate::rig::api::Client;
 use crate::rig::cli::Ran;
+use crate::rig::page::Page;
 use crate::rig::redis::RedisServer;
 use crate::rig::shop::{Kind, Shop};
+use crate::rig::wheel::{after, claim, deadline, id};
 use crate::rig::worker::{Fleet, Plan};
 
 const NET: &str = "[wheel.WHEEL.sweep]\nevery = \"off\"\nrebuild = false\n";
@@ -105,7 +114,7 @@ async fn a_story_is_told_without_a_table_and_while_the_database_is_away() {
     log.run(&["enqueue", "o-1", "--in", "1h"]).ends(0);
     let text = log.run(&["explain", "o-1"]).ends(0).stdout;
     assert!(
-        text.contains("wheel   due, cause due") && text.contains("why: it is not due yet; it fires in 59m"),
+        text.contains("wheel   due\n") && text.contains("why: it is not due yet; it fires in 59m"),
         "{text}"
     );
     log.run(&["explain", "o-2"]).ends(5);
@@ -121,4 +130,153 @@ async fn a_story_is_told_without_a_table_and_while_the_database_is_away() {
         "{story}"
     );
     assert!(story["table_away"].as_str().unwrap().contains("orders"), "{story}");
+}
+
+/// Command line, API and page of one wheel.
+struct Doors {
+    fleet: Fleet,
+    page: Page,
+    client: Client,
+}
+
+impl Doors {
+    async fn open(fleet: Fleet) -> Self {
+        let page = Page::serve(fleet.command());
+        let mut client = Client::connect(page.base.trim_start_matches("http://").parse().unwrap()).await;
+        client.token = Some(page.operator.clone());
+        Self { fleet, page, client }
+    }
+
+    /// The reason that all three give; they must not differ but in how many seconds have passed.
+    async fn why(&mut self, id: &str) -> String {
+        let by_command = why(&self.fleet.run(&["explain", id, "--json"]).object()).to_owned();
+        let wheel = self.fleet.wheel.name().as_str();
+        let api = self.client.bare("GET", &format!("/v1/wheels/{wheel}/deadlines/{id}/explain")).await;
+        if api.status == 404 {
+            assert_eq!(api.value()["code"], "absent");
+        } else {
+            let value = api.is(200).value();
+            assert_eq!(without_numbers(why(&value)), without_numbers(&by_command), "{}", self.page.log());
+        }
+        let page = format!("/wheels/{wheel}/deadline?id={id}");
+        let page = self.client.send("GET", &page, &[("accept", "text/html")], "").await.is(200).body;
+        let page = String::from_utf8(page).unwrap();
+        let shown = page.split("<p class=\"why\">").nth(1).unwrap().split(".</p>").next().unwrap();
+        let shown = shown.replace("&#39;", "'").replace("&#38;", "&").replace("&#60;", "<");
+        assert_eq!(without_numbers(&shown), without_numbers(&by_command));
+        by_command
+    }
+}
+
+/// Text with every number, and the unit behind it, left out.
+fn without_numbers(text: &str) -> String {
+    let words = text.split(' ').filter(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_every_state_command_line_api_and_page_give_the_same_plain_reason() {
+    let server = RedisServer::shared();
+    let shop = Shop::open(Kind::Sqlite, 1).await;
+    let fleet = Fleet::new(server, &Plan::new(server.url()).shards(1).closing(&shop).net(NET)).await;
+    let wheel = fleet.wheel.clone();
+    // Every one has a row; the table has 20, 21 and 42 as paid, and 22 as closed by the shop itself.
+    shop.orders(1..=39, -60_000, &[]).await;
+    shop.orders([40, 41, 42], 3_600_000, &[]).await;
+    shop.db.run("UPDATE orders SET status = 'paid' WHERE id IN (20, 21, 42)").await;
+    shop.db.run("UPDATE orders SET status = 'closed' WHERE id IN (4, 5, 22)").await;
+    let due = async |name: &str, cause| {
+        let one = Deadline { cause, ..deadline(name, after(0)) };
+        wheel.enqueue(&one, OnConflict::Keep, false).await.unwrap().unwrap();
+    };
+    for name in ["1", "2", "3", "4", "6", "7", "8", "20"] {
+        due(name, Cause::Due).await;
+    }
+    due("5", Cause::Sweep).await;
+    let leases = claim(&wheel, Shard(0), 1).await.leases;
+    assert_eq!(leases.len(), 9);
+    let settle = leases.iter().filter_map(|lease| {
+        let end = |outcome| What::End { outcome, lease: Arc::new(lease.clone()) };
+        let what = match lease.id.as_str() {
+            "2" => What::Retry(Duration::from_secs(600)),
+            "3" => What::Wait(Duration::from_secs(600)),
+            "4" | "5" => end(Outcome::Closed),
+            "6" | "7" => What::Bury("status 500: out of stock".to_owned()),
+            "20" => end(Outcome::Skipped),
+            _ => return None,
+        };
+        Some(Settlement { id: lease.id.clone(), fence: lease.fence, what })
+    });
+    wheel.settle(Shard(0), &settle.collect::<Vec<_>>()).await.unwrap();
+    fleet.run(&["cancel", "8", "--reason", "paid by bank", "--by", "bert"]).ends(6);
+    fleet.run(&["dead", "drop", "7", "--reason", "refunded", "--by", "bert", "--yes"]).ends(0);
+    due("9", Cause::Due).await;
+    for (name, long) in [("21", "1h"), ("40", "1h"), ("41", "10m"), ("42", "1h")] {
+        fleet.run(&["enqueue", name, "--in", long]).ends(0);
+    }
+    fleet.run(&["hold", "41", "--for", "30m", "--reason", "a payment is under way", "--by", "bert"]).ends(0);
+    fleet.run(&["cancel", "42", "--reason", "paid by bank", "--by", "bert"]).ends(0);
+
+    let mut doors = Doors::open(fleet).await;
+    for (id, says) in [
+        ("90", "neither the wheel nor the orders table knows it"),
+        ("30", "overdue, and the wheel does not know it: the next sweep brings it back"),
+        ("22", "it will never be closed: the table says that it is not open any more (closed)"),
+        ("40", "it is not due yet; it fires in"),
+        ("41", "it is held while a payment is in progress; it fires in"),
+        ("9", "it has been due for"),
+        ("1", "a worker has it; its lease ends in"),
+        ("8", "it was cancelled meanwhile and is not tried again"),
+        ("2", "attempt 1 failed; it is tried again in"),
+        ("3", "the hook was not available, or answered that it is too early; it is tried again in"),
+        ("6", "it was put aside and waits for a person: status 500: out of stock"),
+        ("7", "the wheel has it as cancelled, and yet the table says that it is open (unpaid)"),
+        ("42", "it ended as cancelled"),
+        ("21", "it will be skipped, because the table says that it is not open any more (paid)"),
+        ("20", "the hook found it paid, or closed elsewhere; the table agrees that it is not open (paid)"),
+        ("4", "the table agrees that it is not open (closed)"),
+        ("5", "brought to the wheel by a sweep; the table agrees that it is not open (closed)"),
+    ] {
+        let told = doors.why(id).await;
+        assert!(told.contains(says), "{id}: {told}");
+    }
+    assert!(doors.why("9").await.contains("no worker serves this wheel"));
+    // Who did what to it by hand stands in its story.
+    for (id, what) in [
+        ("41", "people hold by bert, cli"),
+        ("42", "people cancel by bert, cli: paid by bank"),
+        ("7", "people drop by bert, cli: refunded"),
+    ] {
+        let lines = told(&story(&doors.fleet, id));
+        assert!(lines.iter().any(|line| line.starts_with(what)), "{id}: {lines:?}");
+    }
+    assert!(told(&story(&doors.fleet, "7")).contains(&"events dead".to_owned()));
+
+    // A worker says why the hook is not asked.
+    let record = WorkerRecord {
+        token: "w-1".to_owned(),
+        host: "shop-7".to_owned(),
+        pid: 4711,
+        version: "0.1.0".to_owned(),
+        started_ms: wheel.now().await.unwrap().as_millis(),
+        in_flight: 0,
+        draining: false,
+        clocks: std::collections::BTreeMap::new(),
+        pauses: std::collections::BTreeMap::new(),
+        held_back: vec!["db.example:5432 is not asked: connection refused".to_owned()],
+        drained: None,
+    };
+    wheel.announce(&record, Duration::from_secs(600)).await.unwrap();
+    let away = "db.example:5432 is not asked: connection refused";
+    assert!(doors.why("3").await.contains(&format!("could not be closed: {away}; it is tried again in")));
+    assert!(doors.why("9").await.contains(&format!("every worker is held back: {away}")));
+    doors.fleet.run(&["pause", "--reason", "stock is counted", "--by", "bert"]).ends(0);
+    assert!(doors.why("9").await.contains("and the wheel is paused by bert: stock is counted"));
+    assert!(
+        doors
+            .why("40")
+            .await
+            .contains("if somebody resumes the wheel by then: the wheel is paused by bert: stock is counted")
+    );
+    assert_eq!(wheel.inspect(&id("9")).await.unwrap().state.as_str(), "scheduled");
 }

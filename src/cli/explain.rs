@@ -9,7 +9,7 @@ use super::failure::Outcome;
 use super::net::declared;
 use super::output::Output;
 use crate::clock::distance;
-use crate::deadline::Id;
+use crate::deadline::{Id, State};
 use crate::error::escaped;
 use crate::sweep::Explanation;
 
@@ -36,17 +36,21 @@ pub async fn run(args: &Explain, context: &Context, output: &mut Output) -> Outc
     if output.is_json() {
         output.object(&story.json(wheel.name().as_str(), args.id.as_str()))?;
     } else {
+        let seen = &story.survey.seen;
         output.line(&format!(
             "{} on wheel {}, {}",
             escaped(args.id.as_str()),
             wheel.name(),
-            story.seen.state.as_str()
+            seen.state.as_str()
         ))?;
         for one in &story.timeline() {
-            let when = distance(one.at, story.seen.now);
+            let when = distance(one.at, seen.now);
             output.line(&format!("  {}  {:<12} {:<7} {}", one.at, when, one.source.as_str(), one.what))?;
         }
         output.line(&format!("why: {}", story.why()))?;
+        if seen.state == State::Dead {
+            output.line("what to do: duewheel dead --help")?;
+        }
     }
     Ok(if story.is_known() { Exit::Done } else { Exit::Absent })
 }

@@ -6,14 +6,16 @@ mod shape;
 use std::time::Duration;
 
 use crate::clock::{Moment, distance, show_span};
-use crate::deadline::{Id, Outcome, State};
+use crate::deadline::{Cause, Id, Outcome, State};
 use crate::error::{Result, escaped};
 use crate::hook::sql::SqlSettings;
 use crate::hook::sql::pages::facts::Fact;
 use crate::hook::sql::pages::trail::Trail;
 use crate::hook::sql::pages::{OrdersTable, TableSettings};
-use crate::wheel::answer::Inspection;
-use crate::wheel::{Event, Survey, Wheel, WorkerRecord};
+use crate::wheel::{AuditEntry, AuditFilter, AuditOutcome, Survey, Wheel};
+
+/// The latest acts of people that are told.
+const ACTS: usize = 50;
 
 /// Who tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +24,8 @@ pub enum Source {
     Wheel,
     /// The stream of events.
     Events,
+    /// The operators' audit: what people did to it.
+    People,
     /// The shop's orders table.
     Table,
     /// The audit table.
@@ -34,6 +38,7 @@ impl Source {
         match self {
             Self::Wheel => "wheel",
             Self::Events => "events",
+            Self::People => "people",
             Self::Table => "table",
             Self::Audit => "audit",
         }
@@ -65,12 +70,10 @@ pub enum Table {
 /// Everything known of one order.
 #[derive(Debug, Clone)]
 pub struct Explanation {
-    /// The deadline.
-    pub seen: Inspection,
-    /// The workers of the wheel, where one is waited for and they are known.
-    pub workers: Option<Vec<WorkerRecord>>,
-    /// What the stream of events tells.
-    pub events: Vec<Event>,
+    /// What the wheel knows of it.
+    pub survey: Survey,
+    /// What people did to it by its name, the latest.
+    pub acts: Vec<AuditEntry>,
     /// What the shop's database says.
     pub table: Table,
 }
@@ -78,26 +81,29 @@ pub struct Explanation {
 impl Explanation {
     /// Asks the wheel, and the table that the hook declares. Fails where Redis does; a database that is away is part of the story.
     pub async fn of(wheel: &Wheel, hook: Option<&SqlSettings>, id: &Id) -> Result<Self> {
-        let Survey { seen, workers, events } = wheel.survey(id).await?;
+        let survey = wheel.survey(id).await?;
+        // An extra, like the stream of events.
+        let by_name = AuditFilter { id: Some(id.clone()), act: None };
+        let acts = wheel.audit(&by_name, None, ACTS).await.map(|page| page.entries).unwrap_or_default();
         let table = match hook {
             None => Table::Undeclared,
             Some(hook) => ask(hook, id).await.unwrap_or_else(|e| Table::Away(e.to_string())),
         };
-        Ok(Self { seen, workers, events, table })
+        Ok(Self { survey, acts, table })
     }
 
     /// Whether anybody knows anything of it.
     pub fn is_known(&self) -> bool {
         let in_table =
             matches!(&self.table, Table::Asked(fact, trail) if fact.is_some() || !trail.is_empty());
-        self.seen.state != State::Absent || !self.events.is_empty() || in_table
+        self.survey.seen.state != State::Absent || !self.survey.events.is_empty() || in_table
     }
 
     /// What happened and what is to come, by time.
     pub fn timeline(&self) -> Vec<Told> {
-        let mut told = Vec::new();
+        let (seen, mut told) = (&self.survey.seen, Vec::new());
         let mut tell = |at, source, what: String| told.push(Told { at, source, what });
-        if let Some(entry) = &self.seen.entry {
+        if let Some(entry) = &seen.entry {
             let placed = Moment::EPOCH.plus(Duration::from_micros(entry.generation.0));
             let trace = entry.traceparent.as_ref().map(|trace| format!(", trace {}", escaped(trace)));
             tell(
@@ -105,33 +111,37 @@ impl Explanation {
                 Source::Wheel,
                 format!("placed (generation {}{})", entry.generation, trace.unwrap_or_default()),
             );
-            tell(entry.due_at, Source::Wheel, format!("due, cause {}", entry.cause.as_str()));
+            tell(entry.due_at, Source::Wheel, due(entry.cause));
             if entry.next_at != entry.due_at {
                 tell(entry.next_at, Source::Wheel, self.next(entry));
             }
         }
-        if let Some(at) = self.seen.lease_ends_at {
+        if let Some(at) = seen.lease_ends_at {
             tell(at, Source::Wheel, "the lease of the worker that has it ends".to_owned());
         }
-        if let Some((at, reason)) = &self.seen.death {
+        if let Some((at, reason)) = &seen.death {
             tell(*at, Source::Wheel, format!("put aside as dead: {}", escaped(reason)));
         }
-        if let Some(ended) = &self.seen.ended {
+        if let Some(ended) = &seen.ended {
             let what = match ended.fence.0 {
                 0 => format!("{}, without an attempt", ended.outcome.as_str()),
                 fence => format!("{} by attempt {}, fence {fence}", ended.outcome.as_str(), ended.attempt),
             };
             tell(ended.ended_at, Source::Wheel, what);
-            if self.seen.entry.is_none() {
-                tell(ended.due_at, Source::Wheel, format!("due, cause {}", ended.cause.as_str()));
+            if seen.entry.is_none() {
+                tell(ended.due_at, Source::Wheel, due(ended.cause));
             }
         }
-        for event in &self.events {
+        for event in &self.survey.events {
             tell(
                 Moment::EPOCH.plus(Duration::from_millis(event.at_ms)),
                 Source::Events,
                 escaped(&event.what),
             );
+        }
+        for act in &self.acts {
+            let at = act.began_at_ms.unwrap_or(act.at_ms);
+            tell(Moment::EPOCH.plus(Duration::from_millis(at)), Source::People, by_hand(act));
         }
         if let Table::Asked(fact, trail) = &self.table {
             if let Some(at) = fact.as_ref().and_then(|fact| fact.close_at) {
@@ -146,19 +156,23 @@ impl Explanation {
     }
 
     fn next(&self, entry: &crate::wheel::answer::Entry) -> String {
+        if self.survey.seen.state != State::Scheduled {
+            return "fired".to_owned();
+        }
         match (entry.stage.0, entry.hold_count, entry.attempts) {
             (1.., _, _) => "a reminder fires".to_owned(),
             (_, _, 1..) => format!("tried again, after {} failed attempts", entry.attempts),
             (_, 1.., _) => {
                 format!("fires, after {} holds of {} in all", entry.hold_count, show_span(entry.hold_total))
             }
+            _ if entry.due_at < self.survey.seen.now => "tried again".to_owned(),
             _ => "fires".to_owned(),
         }
     }
 
     /// Why it is not closed yet, or why it never will be: the wheel's view, and what the table says about it.
     pub fn why(&self) -> String {
-        let wheel = self.seen.why(self.workers.as_deref());
+        let wheel = self.survey.why();
         match &self.table {
             Table::Undeclared => wheel,
             Table::Away(reason) => {
@@ -169,8 +183,9 @@ impl Explanation {
     }
 
     fn beside_table(&self, wheel: String, fact: Option<&Fact>, trail: &[Trail]) -> String {
+        let seen = &self.survey.seen;
         let Some(fact) = fact else {
-            return match self.seen.state {
+            return match seen.state {
                 State::Absent => "neither the wheel nor the orders table knows it".to_owned(),
                 State::Scheduled | State::Leased => format!("{wheel}; the orders table has no such row"),
                 _ => wheel,
@@ -178,8 +193,8 @@ impl Explanation {
         };
         let state = fact.state.as_ref().map_or_else(String::new, |state| format!(" ({})", escaped(state)));
         let closed_by_us = trail.iter().any(|row| row.action.ends_with("_CLOSE"));
-        let now = self.seen.now;
-        match (self.seen.state, fact.open) {
+        let now = seen.now;
+        match (seen.state, fact.open) {
             (State::Absent, true) if fact.overdue => format!(
                 "the order is open{state} and overdue, and the wheel does not know it: the next sweep brings it back"
             ),
@@ -195,7 +210,7 @@ impl Explanation {
                 format!("it will never be closed: the table says that it is not open any more{state}")
             }
             (State::Ended, true) => {
-                let outcome = self.seen.ended.as_ref().map_or("ended", |ended| match ended.outcome {
+                let outcome = seen.ended.as_ref().map_or("ended", |ended| match ended.outcome {
                     Outcome::Closed => "closed",
                     Outcome::Skipped => "skipped",
                     Outcome::Cancelled => "cancelled",
@@ -210,7 +225,7 @@ impl Explanation {
                     "{wheel}; it will be skipped, because the table says that it is not open any more{state}"
                 )
             }
-            (State::Scheduled, true) => match (fact.close_at, &self.seen.entry) {
+            (State::Scheduled, true) => match (fact.close_at, &seen.entry) {
                 (Some(at), Some(entry)) if at > entry.due_at => {
                     format!("{wheel}; the table says later, and is right: {}", distance(at, now))
                 }
@@ -247,4 +262,37 @@ fn audit(row: &Trail) -> String {
         text += &format!(", trace {}", escaped(trace));
     }
     text + &format!(", worker {}", escaped(&row.worker))
+}
+
+/// The promise, and whose it is where it is not the caller's.
+fn due(cause: Cause) -> String {
+    match cause {
+        Cause::Due => "due".to_owned(),
+        other => format!("due, cause {}", other.as_str()),
+    }
+}
+
+/// `hold by anna, page: a payment is under way`, and what came of it where that is not what was asked.
+fn by_hand(act: &AuditEntry) -> String {
+    let mut text = format!("{} by {}", escaped(&act.act), escaped(&act.by));
+    if let Some(door) = &act.door {
+        text += &format!(", {}", escaped(door));
+    }
+    if let Some(about) = &act.about {
+        text += &format!(", {}", escaped(about));
+    }
+    if act.asked > 1 {
+        text += &format!(", with {} others", act.asked - 1);
+    }
+    if !act.reason.is_empty() {
+        text += &format!(": {}", escaped(&act.reason));
+    }
+    if act.outcome != AuditOutcome::Done {
+        text += &format!(" ({}", act.outcome.as_str());
+        if let Some(said) = &act.said {
+            text += &format!(", {}", escaped(said));
+        }
+        text += ")";
+    }
+    text
 }

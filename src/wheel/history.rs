@@ -2,7 +2,7 @@
 
 use super::answer::Inspection;
 use super::events::{entries, stamp_ms};
-use super::{Wheel, WorkerRecord};
+use super::{Held, Wheel, WorkerRecord};
 use crate::deadline::{Id, State};
 use crate::error::Result;
 
@@ -27,6 +27,8 @@ pub struct Survey {
     pub seen: Inspection,
     /// The workers of the wheel, where one is waited for and they are known.
     pub workers: Option<Vec<WorkerRecord>>,
+    /// What holds the wheel as a whole, where its shard is stopped and that is known.
+    pub held: Option<Held>,
     /// What the stream of events tells, oldest first.
     pub events: Vec<Event>,
 }
@@ -34,7 +36,7 @@ pub struct Survey {
 impl Survey {
     /// Why it is not closed yet, or what became of it, as the wheel alone knows it.
     pub fn why(&self) -> String {
-        self.seen.why(self.workers.as_deref())
+        self.seen.why(self.workers.as_deref(), self.held.as_ref())
     }
 }
 
@@ -47,9 +49,13 @@ impl Wheel {
             State::Scheduled => self.presence().await.map(|presence| presence.workers).ok(),
             _ => None,
         };
+        let held = match seen.paused {
+            true => self.held_by().await.ok(),
+            false => None,
+        };
         // The stream is an extra: a user without the right to read it still sees the deadline.
         let events = self.history(id).await.unwrap_or_default();
-        Ok(Survey { seen, workers, events })
+        Ok(Survey { seen, workers, held, events })
     }
 
     /// What happened to an id, oldest first, as far back as `events_keep` or the last 20,000 events of its shard reach.

@@ -171,17 +171,16 @@ impl Reader {
                 |one: &crate::sweep::Told| (one.at, format!("{:<6} {}", one.source.as_str(), one.what));
             let told: Vec<_> = story.timeline().iter().map(line).collect();
             let why = story.why();
-            (story.seen, why, told)
+            (story.survey.seen, why, told)
         };
         #[cfg(not(feature = "sql"))]
         let (seen, why, told) = {
-            let seen = self.wheel.inspect(id).await?;
-            let events = self.wheel.history(id).await.unwrap_or_default();
+            let survey = self.wheel.survey(id).await?;
             let line = |event: &crate::wheel::Event| {
                 (Moment::EPOCH.plus(Duration::from_millis(event.at_ms)), escaped(&event.what))
             };
-            let why = seen.why(None);
-            (seen, why, events.iter().map(line).collect::<Vec<_>>())
+            let why = survey.why();
+            (survey.seen, why, survey.events.iter().map(line).collect::<Vec<_>>())
         };
         let mut lines = vec![
             format!("{}  {} on shard {}", escaped(id.as_str()), seen.state.as_str(), seen.shard),

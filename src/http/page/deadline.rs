@@ -124,8 +124,15 @@ fn facts(seen: &Inspection) -> Vec<(&'static str, String)> {
 }
 
 impl Page {
-    fn is(&self, state: &str) -> bool {
-        self.line.as_ref().is_some_and(|line| line.state == state)
+    /// What the moment of its line is.
+    fn moment(&self, line: &Line) -> &'static str {
+        match line.state {
+            "dead" => "Died",
+            "leased" => "Its lease ends",
+            "due" => "Due",
+            "closed" | "skipped" | "cancelled" => "Ended",
+            _ => "Fires",
+        }
     }
 }
 

@@ -37,7 +37,7 @@ impl Story {
         use crate::sweep::{Explanation, Table};
 
         let story = Explanation::of(visit.wheel(), visit.table(), id).await?;
-        let now = story.seen.now;
+        let now = story.survey.seen.now;
         let timeline =
             story.timeline().into_iter().map(|one| told(one.at, now, one.source.as_str(), one.what));
         let (row, row_note) = match &story.table {
@@ -56,7 +56,7 @@ impl Story {
                 (row, String::new())
             }
         };
-        Ok(Self { why: story.why(), timeline: timeline.collect(), row, row_note, seen: story.seen })
+        Ok(Self { why: story.why(), timeline: timeline.collect(), row, row_note, seen: story.survey.seen })
     }
 }
 
@@ -65,21 +65,14 @@ impl Story {
     /// Asks the wheel.
     pub async fn of(visit: &Visit, id: &Id) -> Result<Self> {
         let wheel = visit.wheel();
-        let seen = wheel.inspect(id).await?;
-        let workers = wheel.presence().await.map(|presence| presence.workers).ok();
-        let events = wheel.history(id).await.unwrap_or_default();
+        let survey = wheel.survey(id).await?;
+        let (why, seen, events) = (survey.why(), survey.seen, survey.events);
         let at = |ms: u64| Moment::EPOCH.plus(std::time::Duration::from_millis(ms));
         let timeline = events
             .into_iter()
             .map(|event| told(at(event.at_ms), seen.now, "events", crate::error::escaped(&event.what)));
         let row_note =
             format!("This build reads no orders table; looked at {}.", distance(seen.now, seen.now));
-        Ok(Self {
-            why: seen.why(workers.as_deref()),
-            timeline: timeline.collect(),
-            row: Vec::new(),
-            row_note,
-            seen,
-        })
+        Ok(Self { why, timeline: timeline.collect(), row: Vec::new(), row_note, seen })
     }
 }

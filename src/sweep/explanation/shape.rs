@@ -17,8 +17,8 @@ impl Explanation {
         json!({
             "wheel": wheel,
             "id": id,
-            "state": self.seen.state.as_str(),
-            "now": self.seen.now.to_string(),
+            "state": self.survey.seen.state.as_str(),
+            "now": self.survey.seen.now.to_string(),
             "why": self.why(),
             "timeline": self.timeline().iter().map(told).collect::<Vec<_>>(),
             "row": fact.map(row),
