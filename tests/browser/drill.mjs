@@ -44,6 +44,8 @@ export async function recovery(visitor, { wheel, dead, late }) {
   await visitor.press(visitor.page.getByRole('button', { name: `Revive ${dead}` }));
   assert.match(await visitor.said(), /^Done/);
   await visitor.go(`/wheels/${wheel}`);
+  const banners = visitor.page.locator('#banners');
+  const asOf = await visitor.page.locator('#as-of time').innerText();
   // Without a press of anything: the numbers go on by themselves.
   const figure = (name) => visitor.page.locator(`[data-live="${name}"]`).first();
   await visitor.page.waitForFunction(
@@ -52,7 +54,9 @@ export async function recovery(visitor, { wheel, dead, late }) {
     { timeout: 60_000 },
   );
   assert.equal(await figure('closed').innerText(), (late + dead).toLocaleString('en-US'));
-  await visitor.page.locator('#banners .calm, #banners .banner').first().waitFor();
+  // So do the parts that are no single numbers: the dead are no banner any more, and the charts are of another moment.
+  await visitor.page.waitForFunction((old) => document.querySelector('#as-of time').textContent !== old, asOf, { timeout: 60_000 });
+  assert.doesNotMatch(await banners.innerText(), /put aside/);
   await visitor.follow('Audit', 'nav.tabs');
   const rows = await visitor.page.locator('main tbody tr').allInnerTexts();
   const told = (act, ...words) => rows.some((row) => [act, 'anna', 'page', ...words].every((word) => row.includes(word)));

@@ -10,12 +10,12 @@ use crate::wheel::{Hour, Minute};
 
 /// The drawing, in its own units: small enough that its text is still read on a phone.
 const WIDTH: f64 = 480.0;
-const HEIGHT: f64 = 230.0;
+const HEIGHT: f64 = 212.0;
 /// The plot within it.
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 472.0;
-const TOP: f64 = 30.0;
-const BOTTOM: f64 = 200.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 182.0;
 
 /// What a colour stands for. The colours have a contrast of 3 and more against white and against near black; none is told by colour alone,
 /// since each stands in the legend, in its column's hint and in the table.
@@ -52,7 +52,7 @@ pub(super) fn lateness(hour: &Hour) -> String {
         }
         _ => "No order was taken in the last hour.".to_owned(),
     };
-    let mut plot = Plot::new("lateness", "Lateness in the last hour", &desc);
+    let mut plot = Plot::new("lateness", "Lateness in the last hour", &desc, &[P50, P99]);
     // A millisecond to 300 s, the last bound of what is counted: each step is ten times the one below.
     let y = |late: Duration| {
         let decades = (late.as_secs_f64().max(0.001) / 0.001).log10();
@@ -65,7 +65,6 @@ pub(super) fn lateness(hour: &Hour) -> String {
     }
     let starts: Vec<u64> = hour.minutes.iter().map(|minute| minute.from_ms).collect();
     plot.times(&starts);
-    plot.legend(&[P50, P99]);
     for (key, q) in [(P50, 0.5), (P99, 0.99)] {
         let points = hour.minutes.iter().enumerate().map(|(n, minute)| {
             minute
@@ -91,14 +90,13 @@ pub(super) fn throughput(hour: &Hour) -> String {
     let words: Vec<String> =
         OUTCOMES.iter().zip(outcomes(&sum)).map(|(key, count)| format!("{count} {}", key.word)).collect();
     let desc = format!("In the last hour: {}.", words.join(", "));
-    let mut plot = Plot::new("throughput", "Closes in the last hour, by outcome", &desc);
+    let mut plot = Plot::new("throughput", "Closes in the last hour, by outcome", &desc, &OUTCOMES);
     let columns: Vec<Column> = hour
         .minutes
         .iter()
         .map(|minute| Column { from_ms: minute.from_ms, parts: outcomes(minute).to_vec() })
         .collect();
     plot.columns(&columns, &OUTCOMES);
-    plot.legend(&OUTCOMES);
     if outcomes(&sum) == [0; 6] {
         plot.nothing("nothing was closed");
     }
@@ -129,10 +127,12 @@ struct Plot {
 
 impl Plot {
     /// Begins a chart. `name` is its class and makes its ids, so it stands once on a page.
-    fn new(name: &str, title: &str, desc: &str) -> Self {
+    fn new(name: &str, title: &str, desc: &str, keys: &[Key]) -> Self {
         let mut plot = Self { text: String::with_capacity(16_384) };
+        plot.put(format_args!("<figure class=\"chart chart-{name}\">"));
+        plot.legend(keys);
         plot.put(format_args!(
-            "<figure class=\"chart chart-{name}\"><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"100%\" role=\"img\" \
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"100%\" role=\"img\" \
              aria-labelledby=\"chart-{name}-title chart-{name}-desc\" font-size=\"13\" fill=\"currentColor\">\
              <title id=\"chart-{name}-title\">{title}</title><desc id=\"chart-{name}-desc\">{desc}</desc>\n"
         ));
@@ -142,6 +142,18 @@ impl Plot {
     fn put(&mut self, text: std::fmt::Arguments<'_>) {
         // Text is never full.
         let _ = self.text.write_fmt(text);
+    }
+
+    /// What the colours stand for, as text that is broken where it must be.
+    fn legend(&mut self, keys: &[Key]) {
+        self.put(format_args!("<p class=\"legend\">"));
+        for Key { class, word, colour } in keys {
+            self.put(format_args!(
+                "<span><svg width=\"10\" height=\"10\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"10\" \
+                 height=\"10\" fill=\"{colour}\"/></svg> {word}</span> "
+            ));
+        }
+        self.put(format_args!("</p>\n"));
     }
 
     /// A line of the grid with its label.
@@ -171,24 +183,6 @@ impl Plot {
                 BOTTOM + 18.0,
                 clock(*start)
             ));
-        }
-    }
-
-    fn legend(&mut self, keys: &[Key]) {
-        // A letter is about 7 wide at this size.
-        let room = |key: &Key| 26.0 + 7.0 * key.word.chars().count() as f64;
-        let wide: f64 = keys.iter().map(room).sum();
-        let mut x = if LEFT + wide > WIDTH { (WIDTH - wide).max(0.0) / 2.0 } else { LEFT };
-        for key in keys {
-            self.put(format_args!(
-                "<rect class=\"{}\" x=\"{x:.1}\" y=\"8\" width=\"10\" height=\"10\" fill=\"{}\"/>\
-                 <text class=\"label\" x=\"{:.1}\" y=\"17\">{}</text>\n",
-                key.class,
-                key.colour,
-                x + 14.0,
-                key.word
-            ));
-            x += room(key);
         }
     }
 

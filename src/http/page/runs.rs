@@ -234,8 +234,9 @@ fn finding(section: &Value, frame: &Frame) -> Finding {
 fn remarks(record: &Value) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(refusal) = record["refusal"].as_str() {
-        let rows = of(record["refused"].as_u64().unwrap_or_default(), "row", "rows");
-        remarks.push(format!("{rows} cannot be deadlines; the first: {refusal}"));
+        let refused = record["refused"].as_u64().unwrap_or_default();
+        let rows = of(refused, "row cannot be a deadline", "rows cannot be deadlines");
+        remarks.push(format!("{rows}; the first: {refusal}"));
     }
     if record["capped"].as_u64().is_some_and(|capped| capped > 0) {
         remarks.push(format!(

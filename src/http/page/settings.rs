@@ -41,11 +41,14 @@ pub(super) async fn show(visit: Visit) -> Outcome {
         };
         if sections.last().is_none_or(|section| section.name != name) {
             let open = name == own || first != "wheel";
-            sections.push(Section { name, open, keys: Vec::new(), given: 0 });
+            sections.push(Section { name: name.clone(), open, keys: Vec::new(), given: 0 });
         }
         if let Some(section) = sections.last_mut() {
             section.given += usize::from(setting.source != "default");
-            section.keys.push(setting.clone());
+            // The section's name stands above it.
+            let key = setting.key.strip_prefix(&name).and_then(|rest| rest.strip_prefix('.'));
+            let key = key.unwrap_or(&setting.key).to_owned();
+            section.keys.push(Setting { key, ..setting.clone() });
         }
     }
     let on = |feature: bool, name: &'static str| feature.then_some(name);
@@ -54,6 +57,8 @@ pub(super) async fn show(visit: Visit) -> Outcome {
         on(cfg!(feature = "webhook"), "webhook"),
         on(cfg!(feature = "kafka"), "kafka"),
         on(cfg!(feature = "otlp"), "otlp"),
+        on(cfg!(feature = "http"), "http"),
+        on(cfg!(feature = "page"), "page"),
         on(cfg!(feature = "top"), "top"),
     ];
     let facts = vec![

@@ -156,11 +156,16 @@
   };
   watch();
 
-  // Numbers that go on by themselves; where something else than numbers changed, that part of the page is asked for again.
+  // Numbers that go on by themselves. Where something else than numbers changed, and now and then in any case, the other parts of the
+  // page that show what is are asked for again.
   const live = document.querySelector("[data-live-from]");
   if (live && window.EventSource) {
     let state = live.dataset.state;
     let asking = false;
+    let turns = 0;
+    const brought = (node) => Array.from(node.childNodes, (child) => document.importNode(child, true));
+    // Whoever has the keyboard in a part, or has opened something there, is not disturbed.
+    const busy = (part) => part.contains(document.activeElement) || part.querySelector("details[open]");
     const again = async (fresh) => {
       if (asking) return;
       asking = true;
@@ -170,9 +175,15 @@
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const part = page.getElementById(live.id);
         if (part) {
-          live.replaceChildren(...Array.from(part.childNodes, (node) => document.importNode(node, true)));
+          if (fresh !== state || !busy(live)) live.replaceChildren(...brought(part));
           localize(live);
           state = fresh;
+          for (const old of all("[data-fresh]")) {
+            const now = page.getElementById(old.id);
+            if (!now || busy(old)) continue;
+            old.replaceChildren(...brought(now));
+            localize(old);
+          }
         } else if (fresh === "away") {
           const away = document.createElement("p");
           away.className = "flash bad";
@@ -186,15 +197,28 @@
         asking = false;
       }
     };
-    const stream = new EventSource(live.dataset.liveFrom);
-    stream.addEventListener("message", (event) => {
+    const heard = (event) => {
       const told = JSON.parse(event.data);
       for (const place of all("[data-live]")) {
         const text = told.figures && told.figures[place.dataset.live];
         if (typeof text === "string" && place.textContent !== text) place.textContent = text;
       }
-      if (told.state !== state) again(told.state);
-    });
-    addEventListener("pagehide", () => stream.close());
+      turns += 1;
+      // A promise that is broken is told with how long and how many, which grow.
+      const due = turns % (told.state ? 5 : 15) === 0;
+      if (told.state !== state || due) again(told.state);
+    };
+    // A page that nobody sees asks for nothing.
+    let stream = null;
+    const listen = () => {
+      if (stream) stream.close();
+      stream = null;
+      if (document.hidden) return;
+      stream = new EventSource(live.dataset.liveFrom);
+      stream.addEventListener("message", heard);
+    };
+    listen();
+    document.addEventListener("visibilitychange", listen);
+    addEventListener("pagehide", () => { if (stream) stream.close(); });
   }
 })();
