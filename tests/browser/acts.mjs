@@ -29,7 +29,7 @@ async function until(visitor, what) {
 
 /** Everything that is done to deadlines: to one on its own page, to those picked in a listing, to all that match; each is said, and shown. */
 export async function deeds(visitor, { wheel, stem }) {
-  await visitor.login();
+  await visitor.enter();
   const to = (path) => visitor.go(`/wheels/${wheel}${path}`);
   const tag = () => visitor.page.locator('h1 .tag').innerText();
   const why = { reason: 'the buyer asked' };

@@ -14,7 +14,7 @@ export async function unknown(visitor, { wheel }) {
   await visitor.accessible();
   await visitor.page.emulateMedia({ colorScheme: 'dark' });
   await visitor.accessible(['color-contrast']);
-  await visitor.login();
+  await visitor.enter();
   const [cookie] = await visitor.context.cookies();
   return { cookie, path: visitor.path() };
 }
