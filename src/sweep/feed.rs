@@ -1,8 +1,8 @@
 //! The feed: new orders, read from the table by a watermark, so that a shop needs no code at all.
 //!
 //! The watermark is the time of the newest row that was read, but at most the database's now. A row may become visible after a newer one
-//! (its transaction took longer, its clock is behind), so each read begins a little before the mark, and now and then the whole overlap is
-//! read again. What is on the wheel already stays, so that reading a row twice costs a look and nothing else.
+//! (its transaction took longer, its clock is behind), so each read begins a little before the mark, some well before it, and now and then
+//! one the whole overlap before it. What is on the wheel already stays, so that reading a row twice costs a look and nothing else.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -23,10 +23,14 @@ use crate::wheel::{Job, Taken, Wheel};
 const JOB: &str = "feed";
 /// When the whole overlap was read last, milliseconds since 1970.
 const DEEP: &str = "deep";
+/// When [`MIDDLE`] was.
+const MIDDLE_AT: &str = "middle";
 /// How far before the mark every read begins: transactions that run side by side commit in no order.
 const NEAR: Duration = Duration::from_secs(2);
-/// The whole overlap is read so often within its own length: how late the latest row is found.
-const DEEP_READS: u32 = 4;
+/// How far before the mark some reads begin: a busy database, or a transaction that asks others. Halfway, as factors go, to the overlap.
+const MIDDLE: Duration = Duration::from_secs(16);
+/// The middle and the whole overlap are each read so often within their own length: how late a row is found that came so late.
+const READS: u32 = 4;
 
 /// Enqueues new orders.
 #[derive(Debug)]
@@ -99,16 +103,26 @@ impl Feed {
         progress: &mut (impl FnMut(&Report) + Send),
     ) -> Result<Report> {
         let read_at = job.began_at();
-        let last =
-            job.field(DEEP).and_then(|text| text.parse().ok()).and_then(|ms| Moment::from_millis(ms).ok());
-        let deep = anew || last.is_none_or(|last| read_at.since(last) >= self.settings.overlap / DEEP_READS);
+        let is_due = |field: &str, overlap: Duration| {
+            let last = job.field(field).and_then(|text| Moment::from_millis(text.parse().ok()?).ok());
+            last.is_none_or(|last| read_at.since(last) >= overlap / READS)
+        };
+        let deep = anew || is_due(DEEP, self.settings.overlap);
+        let middle = deep || is_due(MIDDLE_AT, MIDDLE);
+        let overlap = match (deep, middle) {
+            (true, _) => self.settings.overlap,
+            (_, true) => self.settings.overlap.min(MIDDLE),
+            _ => self.settings.overlap.min(NEAR),
+        };
         let began = std::time::Instant::now();
-        let mut report = self.runner.work(job, self.pages(job, anew, deep, progress)).await?;
+        let mut report = self.runner.work(job, self.pages(job, anew, overlap, progress)).await?;
         report.sign(JOB, &self.runner.name, read_at, began.elapsed());
         let record = self.record(&report, deep);
         let at = read_at.as_millis().to_string();
-        let fields: &[(&str, &str)] = if deep { &[("error", ""), (DEEP, &at)] } else { &[("error", "")] };
-        job.finish(&record, fields).await?;
+        let mut fields = vec![("error", "")];
+        fields.extend(middle.then_some((MIDDLE_AT, at.as_str())));
+        fields.extend(deep.then_some((DEEP, at.as_str())));
+        job.finish(&record, &fields).await?;
         Ok(report)
     }
 
@@ -125,10 +139,9 @@ impl Feed {
         &self,
         job: &Job,
         anew: bool,
-        deep: bool,
+        overlap: Duration,
         progress: &mut (impl FnMut(&Report) + Send),
     ) -> Result<Report> {
-        let overlap = if deep { self.settings.overlap } else { self.settings.overlap.min(NEAR) };
         let intake = Intake {
             wheel: &self.runner.wheel,
             table: &self.runner.table,
