@@ -153,6 +153,22 @@ async fn the_overlap_is_read_again_four_times_within_its_length() {
 }
 
 #[tokio::test]
+async fn an_order_whose_transaction_took_ten_seconds_does_not_wait_for_the_whole_overlap() {
+    let (wheel, shop) = (wheel(RedisServer::shared(), 1).await, Shop::open(Kind::Sqlite, 1).await);
+    let feed = feed_of(&wheel, &shop.settings(), settings());
+    place(&shop, [1], 0, 1_800_000).await;
+    feed.run(false, |_| {}).await.unwrap();
+    let began = std::time::Instant::now();
+    place(&shop, [2], -10_000, 1_800_000).await;
+    while !held(&wheel).await.contains(&2) {
+        feed.run(false, |_| {}).await.unwrap();
+        // It takes four; the whole overlap is read again after thirty.
+        assert!(began.elapsed() < Duration::from_secs(20), "not seen");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_window_by_a_value_of_the_row_makes_the_close_time() {
     for kind in Kind::ALL {
         let (wheel, shop) = (wheel(RedisServer::shared(), 2).await, Shop::open(kind, 1).await);
@@ -363,7 +379,7 @@ async fn feed_alone(kind: Kind, buyers: i64, each: i64) {
         async move {
             for n in 0..each {
                 let id = buyer * each + n + 1;
-                shop.orders([id], 0, &[(id as usize % 3, 1)]).await;
+                shop.orders([id], 2500, &[(id as usize % 3, 1)]).await;
                 let (created, close) = (shop.kind.now_plus(0), shop.kind.now_plus(2500));
                 let mut statement =
                     format!("UPDATE orders SET created_at = {created}, close_at = {close} WHERE id = {id} AND status = 'unpaid'");

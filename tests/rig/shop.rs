@@ -247,33 +247,32 @@ impl Shop {
         let at = self.kind.now_plus(millis);
         let ids: Vec<i64> = ids.into_iter().collect();
         for chunk in ids.chunks(1000) {
+            // The stock first: a row of order_item would share a lock on it, which two buyers could not both make their own.
+            let mut order: Vec<String> = items
+                .iter()
+                .map(|(sku, n)| {
+                    let pieces = n * chunk.len() as i64;
+                    format!(
+                        "UPDATE item SET available = available - {pieces}, reserved = reserved + {pieces} \
+                         WHERE sku = 'sku-{sku:04}'"
+                    )
+                })
+                .collect();
             let rows: Vec<String> =
                 chunk.iter().map(|id| format!("({id}, {}, {at}, {at})", id % 100)).collect();
-            self.db
-                .run(&format!(
-                    "INSERT INTO orders (id, user_id, created_at, close_at) VALUES {}",
-                    rows.join(",")
-                ))
-                .await;
+            let rows = rows.join(",");
+            order.push(format!("INSERT INTO orders (id, user_id, created_at, close_at) VALUES {rows}"));
             let rows: Vec<String> = chunk
                 .iter()
                 .flat_map(|id| items.iter().map(move |(sku, n)| format!("({id}, 'sku-{sku:04}', {n})")))
                 .collect();
-            if rows.is_empty() {
-                continue;
+            if !rows.is_empty() {
+                let rows = rows.join(",");
+                order.push(format!("INSERT INTO order_item (order_id, sku, quantity) VALUES {rows}"));
             }
-            self.db
-                .run(&format!("INSERT INTO order_item (order_id, sku, quantity) VALUES {}", rows.join(",")))
-                .await;
-            for (sku, n) in items {
-                let pieces = n * chunk.len() as i64;
-                self.db
-                    .run(&format!(
-                        "UPDATE item SET available = available - {pieces}, reserved = reserved + {pieces} \
-                         WHERE sku = 'sku-{sku:04}'"
-                    ))
-                    .await;
-            }
+            // One transaction, as a shop does it: a feed that reads meanwhile never sees an order whose items are still to come.
+            let begin = if self.kind == Kind::Sqlite { "BEGIN IMMEDIATE" } else { "BEGIN" };
+            self.db.run(&format!("{begin}; {}; COMMIT", order.join("; "))).await;
         }
     }
 
