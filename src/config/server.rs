@@ -16,7 +16,8 @@ pub(super) fn resolve(section: &mut Section<'_>) -> RedisSettings {
     // Without a URL its problem has been noted.
     let url = url.map(|url| {
         let (text, password) = (url.expose_secret(), passwords.pop());
-        let checked = checked(text).and_then(|()| with_login(text, username.as_deref(), password.as_ref()));
+        let checked = RedisSettings::check_url(text)
+            .and_then(|()| with_login(text, username.as_deref(), password.as_ref()));
         checked.unwrap_or_else(|reason| {
             section.problem("url", &format!("\"{}\": {reason}", shown_url(text)));
             url.clone()
@@ -37,38 +38,6 @@ pub(super) fn resolve(section: &mut Section<'_>) -> RedisSettings {
         response_timeout: section.duration("response_timeout", wait),
         pool_size: section.whole("pool_size", 1..=1000) as usize,
     }
-}
-
-/// What the client itself would only find out when it connects, besides what it refuses.
-fn checked(url: &str) -> Result<(), String> {
-    let forms = RedisSettings::URL_FORMS;
-    let (scheme, rest) = url.split_once("://").ok_or(forms)?;
-    if scheme.ends_with("sentinel") || scheme.ends_with("cluster") {
-        return RedisSettings::check_url(url);
-    }
-    if scheme.ends_with("unix") {
-        let good = matches!(scheme, "unix" | "redis+unix" | "valkey+unix") && rest.starts_with('/');
-        return if good {
-            url::Url::parse(url).map(drop).map_err(|e| e.to_string())
-        } else {
-            Err(forms.to_owned())
-        };
-    }
-    if !matches!(scheme, "redis" | "rediss" | "valkey" | "valkeys") {
-        return Err(forms.to_owned());
-    }
-    let parsed = url::Url::parse(url).map_err(|e| format!("{e}; {forms}"))?;
-    if parsed.host_str().is_none_or(str::is_empty) {
-        return Err(format!("names no host; {forms}"));
-    }
-    if parsed.port() == Some(0) {
-        return Err("port 0 is no port".to_owned());
-    }
-    let db = parsed.path().trim_matches('/');
-    if !db.is_empty() && db.parse::<u16>().is_err() {
-        return Err(format!("\"{}\" is no database number", crate::error::shown(db)));
-    }
-    Ok(())
 }
 
 /// User and password put where they are read from: in front of the hosts, or in the query of a unix socket's URL.

@@ -9,7 +9,7 @@ use redis::{ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 /// The service that sentinels are asked for where the URL names none.
 const SERVICE: &str = "mymaster";
 /// What a URL may be, for an error.
-pub const FORMS: &str = "expected redis://host:port/db, rediss://…, valkey://…, unix:///path, \
+const FORMS: &str = "expected redis://host:port/db, rediss://…, valkey://…, unix:///path, \
                      redis+sentinel://host,…/service or redis+cluster://host,…";
 
 /// Where Redis is.
@@ -34,12 +34,18 @@ impl Address {
     /// Reads a URL. The error says what is wrong, and never holds the URL: it may bear a password.
     pub fn parse(url: &str) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or(FORMS)?;
+        if let "unix" | "redis+unix" | "valkey+unix" = scheme {
+            return socket(url, rest).map(Self::One);
+        }
         let (scheme, kind) = match scheme.rsplit_once(['+', '-']) {
             Some((scheme, kind @ ("sentinel" | "cluster"))) => (scheme, kind),
-            _ => return Ok(Self::One(info(url)?)),
+            _ => (scheme, "one"),
         };
         if !matches!(scheme, "redis" | "rediss" | "valkey" | "valkeys") {
             return Err(FORMS.to_owned());
+        }
+        if kind == "one" {
+            return server(url).map(Self::One);
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -58,9 +64,7 @@ impl Address {
             let node = |host: &str| info(&format!("{scheme}://{login}{host}/"));
             return hosts.split(',').map(node).collect::<Result<_, _>>().map(Self::Cluster);
         }
-        if !db.is_empty() && db.parse::<u16>().is_err() {
-            return Err(format!("\"{}\" is no database number", crate::error::shown(db)));
-        }
+        number_of_database(db)?;
         let sentinel = |host: &str| {
             let has_port = host.rsplit_once(']').map_or(host, |(_, behind)| behind).contains(':');
             let port = if has_port { "" } else { ":26379" };
@@ -72,6 +76,34 @@ impl Address {
             service: if path.is_empty() { SERVICE.to_owned() } else { path.to_owned() },
         })
     }
+}
+
+/// One server. The client itself would find some of this out only when it connects.
+fn server(url: &str) -> Result<ConnectionInfo, String> {
+    let parsed = url::Url::parse(url).map_err(|e| format!("{e}; {FORMS}"))?;
+    if parsed.host_str().is_none_or(str::is_empty) {
+        return Err(format!("names no host; {FORMS}"));
+    }
+    if parsed.port() == Some(0) {
+        return Err("port 0 is no port".to_owned());
+    }
+    number_of_database(parsed.path().trim_matches('/'))?;
+    info(url)
+}
+
+/// One server of this machine, by its socket.
+fn socket(url: &str, path: &str) -> Result<ConnectionInfo, String> {
+    if !path.starts_with('/') {
+        return Err(FORMS.to_owned());
+    }
+    info(url)
+}
+
+fn number_of_database(text: &str) -> Result<(), String> {
+    if text.is_empty() || text.parse::<u16>().is_ok() {
+        return Ok(());
+    }
+    Err(format!("\"{}\" is no database number", crate::error::shown(text)))
 }
 
 /// The login at the sentinels, from the URL's query.
@@ -154,6 +186,12 @@ mod tests {
             ("redis+sentinel://a/s?password=hush", "expected sentinel_username"),
             ("http+cluster://a", "expected redis://"),
             ("a:6379", "expected redis://"),
+            ("http://a", "expected redis://"),
+            ("redis://:hush@/0", "expected redis://"),
+            ("redis://a:0", "port 0"),
+            ("redis://a/one", "no database number"),
+            ("unix://run/redis", "expected redis://"),
+            ("rediss+unix:///run/redis", "expected redis://"),
         ] {
             let read = shown(url);
             assert!(read.contains(reason) && !read.contains("hush"), "{url}: {read}");

@@ -100,9 +100,6 @@ impl RedisSettings {
         }
     }
 
-    /// What [`Self::url`] may be, for an error.
-    pub const URL_FORMS: &str = super::address::FORMS;
-
     /// What is wrong with a URL, if anything; never repeats it.
     pub fn check_url(url: &str) -> Result<(), String> {
         Address::parse(url).map(drop)
