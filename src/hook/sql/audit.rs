@@ -2,7 +2,6 @@
 
 use super::dialect::{Dialect, Name};
 use super::order::Order;
-use super::plan::text_value;
 use super::query::{Query, Value};
 use crate::error::{Error, Result};
 
@@ -110,7 +109,7 @@ fn from_arrays(query: &mut Query, worker: &str, orders: &[Order<'_>]) {
         Value::Texts(orders.iter().map(|order| text(order).map(str::to_owned)).collect())
     };
     query.text("SELECT id, action, generation, to_timestamp(due_at_ms / 1000.0), now(), attempt, fence, cause, actor, reason, trace_id, ");
-    query.bind(text_value(worker)).text(" FROM unnest(");
+    query.bind(Value::text(worker)).text(" FROM unnest(");
     let columns = [
         texts(&|order| Some(order.key())),
         texts(&|order| Some(order.action())),

@@ -2,7 +2,6 @@
 
 use super::dialect::{Dialect, Name};
 use super::expression::{Expression, assigned};
-use super::plan::keep;
 use super::query::Query;
 use super::settings::{KeyType, SqlSettings, TimeType};
 
@@ -225,4 +224,9 @@ impl Declared {
 
 fn skip_locked(patient: bool) -> &'static str {
     if patient { "" } else { " SKIP LOCKED" }
+}
+
+/// The value, or its problem added to the others.
+pub(super) fn keep<T>(result: Result<T, String>, problems: &mut Vec<String>) -> Option<T> {
+    result.map_err(|problem| problems.push(problem)).ok()
 }

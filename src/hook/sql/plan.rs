@@ -1,11 +1,11 @@
 //! The whole declaration, checked and compiled once: how orders are closed, what follows a close, where it is recorded.
 
 use super::audit;
-use super::declared::Declared;
+use super::declared::{Declared, keep};
 use super::dialect::{Dialect, Name};
 use super::order::Order;
 use super::placeholder::Context;
-use super::query::{Query, Value};
+use super::query::Query;
 use super::settings::{KeyType, SqlSettings};
 use super::statement::Statement;
 
@@ -116,14 +116,4 @@ impl Plan {
         query.among(KeyType::Text, keys);
         Some(query)
     }
-}
-
-/// The value, or its problem added to the others.
-pub(super) fn keep<T>(result: Result<T, String>, problems: &mut Vec<String>) -> Option<T> {
-    result.map_err(|problem| problems.push(problem)).ok()
-}
-
-/// One text value, where a query needs a single one.
-pub(super) fn text_value(text: &str) -> Value {
-    Value::Text(Some(text.to_owned()))
 }

@@ -20,6 +20,11 @@ pub(super) enum Value {
 }
 
 impl Value {
+    /// One text.
+    pub(super) fn text(text: &str) -> Self {
+        Self::Text(Some(text.to_owned()))
+    }
+
     /// The type to cast a PostgreSQL parameter to, so that its type never depends on where it stands.
     fn postgres_type(&self) -> &'static str {
         match self {

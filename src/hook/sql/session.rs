@@ -21,6 +21,11 @@ pub(super) enum Session {
 /// A row, every column as text.
 pub(super) type Cells = Vec<Option<String>>;
 
+/// A column of a row; `None` where it is NULL.
+pub(super) fn cell(row: &[Option<String>], column: usize) -> Option<&str> {
+    row.get(column)?.as_deref()
+}
+
 /// A column of a prepared statement: its name and the database's name of its type.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnType {

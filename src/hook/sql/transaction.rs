@@ -11,7 +11,7 @@ use super::order::Order;
 use super::placeholder::Context;
 use super::plan::{Form, Plan};
 use super::query::Query;
-use super::session::{Cells, Session};
+use super::session::{Cells, Session, cell};
 use super::statement::Statement;
 use super::verdict::{self, Finding};
 use crate::trace::{self, Traceparent};
@@ -276,10 +276,6 @@ fn matched<'k>(asked: &[&'k str], rows: &[Cells]) -> Result<Vec<&'k str>, Failur
         return Err(Failure::Mismatch(format!("matched {times} rows")));
     }
     Ok(asked.iter().copied().filter(|key| seen.get(key) == Some(&1)).collect())
-}
-
-pub(super) fn cell(row: &[Option<String>], column: usize) -> Option<&str> {
-    row.get(column)?.as_deref()
 }
 
 /// What an error to COMMIT means. An answer of the server's own says that it rolled back; a broken session says nothing.

@@ -10,9 +10,9 @@ use super::declared::Declared;
 use super::failure::Failure;
 use super::order::{Order, moment};
 use super::plan::Plan;
+use super::session::cell;
 use super::session::{Cells, Session};
 use super::statement::Statement;
-use super::transaction::cell;
 
 /// What a transaction found out about one order.
 #[derive(Debug, Clone, PartialEq, Eq)]

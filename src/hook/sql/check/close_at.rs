@@ -7,9 +7,8 @@ use crate::hook::sql::declared::Declared;
 use crate::hook::sql::dialect::Dialect;
 use crate::hook::sql::failure::Failure;
 use crate::hook::sql::query::Query;
-use crate::hook::sql::session::Session;
+use crate::hook::sql::session::{Session, cell};
 use crate::hook::sql::settings::TimeType;
-use crate::hook::sql::transaction::cell;
 
 /// Whether `close_at` yields what the configuration says it does.
 pub(super) async fn check_types(

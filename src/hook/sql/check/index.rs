@@ -4,11 +4,9 @@ use super::Found;
 use crate::hook::sql::declared::Declared;
 use crate::hook::sql::dialect::Dialect;
 use crate::hook::sql::failure::Failure;
-use crate::hook::sql::plan::text_value;
-use crate::hook::sql::query::Query;
-use crate::hook::sql::session::Session;
+use crate::hook::sql::query::{Query, Value};
+use crate::hook::sql::session::{Session, cell};
 use crate::hook::sql::settings::KeyType;
-use crate::hook::sql::transaction::cell;
 
 /// Whether an index finds one order by its key, and the overdue ones among the many.
 pub(super) async fn check_index(
@@ -46,9 +44,9 @@ async fn has_key_index(session: &mut Session, declared: &Declared) -> std::resul
     query
         .text("SELECT i.indexrelid::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
                WHERE i.indpred IS NULL AND i.indrelid = to_regclass(")
-        .bind(text_value(&declared.table.quoted(Dialect::Postgres)))
+        .bind(Value::text(&declared.table.quoted(Dialect::Postgres)))
         .text(") AND a.attname = ")
-        .bind(text_value(&declared.key.name));
+        .bind(Value::text(&declared.key.name));
     Ok(!session.rows(query, false).await?.is_empty())
 }
 

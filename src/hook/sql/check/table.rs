@@ -5,11 +5,10 @@ use crate::hook::sql::SqlHook;
 use crate::hook::sql::declared::Declared;
 use crate::hook::sql::dialect::{Dialect, Name};
 use crate::hook::sql::failure::Failure;
-use crate::hook::sql::plan::text_value;
 use crate::hook::sql::query::{Query, Value};
+use crate::hook::sql::session::cell;
 use crate::hook::sql::session::{Cells, Session};
 use crate::hook::sql::settings::{KeyType, TimeType};
-use crate::hook::sql::transaction::cell;
 
 /// A column of the orders table.
 struct Column {
@@ -133,18 +132,18 @@ async fn columns(session: &mut Session, table: &Name) -> std::result::Result<Vec
     match dialect {
         Dialect::Postgres => query
             .text("SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass(")
-            .bind(text_value(&table.quoted(dialect)))
+            .bind(Value::text(&table.quoted(dialect)))
             .text(") AND attnum > 0 AND NOT attisdropped"),
         Dialect::Mysql => query
             .text("SELECT CAST(column_name AS CHAR), CAST(column_type AS CHAR) FROM information_schema.columns WHERE table_name = ")
-            .bind(text_value(&table.name))
+            .bind(Value::text(&table.name))
             .text(" AND table_schema = coalesce(")
             .bind(Value::Text(table.schema.clone()))
             .text(", database())"),
         Dialect::Sqlite => {
-            query.text("SELECT name, type FROM pragma_table_info(").bind(text_value(&table.name));
+            query.text("SELECT name, type FROM pragma_table_info(").bind(Value::text(&table.name));
             if let Some(schema) = &table.schema {
-                query.text(", ").bind(text_value(schema));
+                query.text(", ").bind(Value::text(schema));
             }
             query.text(")")
         }
@@ -160,7 +159,7 @@ async fn engine(session: &mut Session, table: &Name) -> std::result::Result<Opti
     let mut query = Query::new(Dialect::Mysql);
     query
         .text("SELECT CAST(engine AS CHAR) FROM information_schema.tables WHERE table_name = ")
-        .bind(text_value(&table.name))
+        .bind(Value::text(&table.name))
         .text(" AND table_schema = coalesce(")
         .bind(Value::Text(table.schema.clone()))
         .text(", database())");

@@ -11,8 +11,8 @@ use crate::hook::sql::expression::Expression;
 use crate::hook::sql::key;
 use crate::hook::sql::order::moment;
 use crate::hook::sql::query::Query;
+use crate::hook::sql::session::cell;
 use crate::hook::sql::settings::KeyType;
-use crate::hook::sql::transaction::cell;
 
 /// One row, as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,8 +4,7 @@ use crate::hook::sql::check::index::scans;
 use crate::hook::sql::dialect::{Dialect, Name};
 use crate::hook::sql::failure::Failure;
 use crate::hook::sql::query::Query;
-use crate::hook::sql::session::Session;
-use crate::hook::sql::transaction::cell;
+use crate::hook::sql::session::{Session, cell};
 
 /// What an index does not do for this page; `None` where one serves it. In PostgreSQL the session is in a transaction.
 pub(super) async fn lacks(session: &mut Session, query: &Query) -> Result<Option<&'static str>, Failure> {

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::hook::sql::dialect::{Dialect, Name};
 use crate::hook::sql::order::moment;
 use crate::hook::sql::query::Query;
+use crate::hook::sql::session::cell;
 use crate::hook::sql::settings::{KeyType, TimeType};
-use crate::hook::sql::transaction::cell;
 
 /// One row of the audit table: a close, or a reminder.
 #[derive(Debug, Clone, PartialEq, Eq)]
