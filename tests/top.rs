@@ -138,14 +138,15 @@ async fn read_only_looks_and_touches_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pause_and_resume_want_a_reason_and_show_at_once() {
+async fn pause_resume_hold_and_reschedule_ask_first_and_show_at_once() {
     if !Terminal::is_there() {
         return;
     }
     let server = RedisServer::start(RedisOptions::default());
     let wheel = wheel(&server, 16).await;
+    enqueue(&wheel, "soon", after(600_000)).await.unwrap();
     let top = terminal(&server, wheel.name().as_str(), (80, 24));
-    top.line("duewheel top");
+    top.line("duewheel top --interval 300ms");
     top.shows("no worker");
     top.press(&["p"]);
     top.shows("Pause the whole wheel");
@@ -161,6 +162,36 @@ async fn pause_and_resume_want_a_reason_and_show_at_once() {
     top.press(&["Enter"]);
     top.shows("resumed: 16 of 16 shards");
     assert_eq!(wheel.stats().await.unwrap().paused_shards, 0);
+
+    // One order: held for longer than was proposed, released, moved.
+    top.press(&["3"]);
+    top.shows("soon");
+    top.press(&["o"]);
+    top.shows("for: 15m");
+    top.press(&["BSpace", "BSpace", "BSpace"]);
+    top.type_text("20m");
+    top.press(&["Enter"]);
+    top.shows("Hold soon for 20m");
+    top.press(&["Enter"]);
+    top.shows("held 1");
+    let order = crate::rig::wheel::id("soon");
+    let seen = async || wheel.inspect(&order).await.unwrap().entry.unwrap();
+    assert_eq!(seen().await.hold_count, 1);
+    // What is held is seen to be: with the next look.
+    top.shows("held, due");
+    top.press(&["o"]);
+    top.shows("Release soon from its hold");
+    top.press(&["Enter"]);
+    top.shows("released 1");
+    let was = seen().await.due_at;
+    top.press(&["t"]);
+    top.shows("to: +15m");
+    top.press(&["Enter"]);
+    top.type_text("the shop opens later");
+    top.press(&["Enter"]);
+    top.shows("rescheduled 1");
+    assert_eq!(seen().await.due_at, was.plus(Duration::from_secs(900)));
+    assert!(audit(&server, &wheel).contains("the shop opens later"));
     top.press(&["C-c"]);
     top.shows_when("the shell again", |screen| screen.contains("ready>") && !screen.contains("Overview"));
 }

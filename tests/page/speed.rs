@@ -62,6 +62,8 @@ async fn a_full_wheel_is_shown_without_a_wait() {
         "/deadlines?limit=200",
         "/deadlines?from=%2B1d",
         "/deadlines?state=due",
+        "/deadlines?payload=user_id%3D4711",
+        "/deadlines?payload=user_id%3D1",
         "/deadlines?state=dead",
         "/deadlines?state=ended",
         "/deadlines?id=order-00001234",
