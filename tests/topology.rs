@@ -1,5 +1,9 @@
 //! Redis behind sentinels, and as a Cluster: the same program, told by its URL alone.
 
+#[cfg(feature = "webhook")]
+#[path = "topology/tls.rs"]
+mod tls;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,7 +20,11 @@ use crate::rights::{PASSWORD, documented_user};
 
 async fn fleet(url: &str, shop: &Shop) -> Fleet {
     let redis = RedisSettings { response_timeout: PATIENCE, ..RedisSettings::new(url.into()) };
-    let wheel = Wheel::new(Arc::new(Store::new(&redis).unwrap()), settings(16));
+    fleet_on(&redis, url, shop).await
+}
+
+async fn fleet_on(redis: &RedisSettings, url: &str, shop: &Shop) -> Fleet {
+    let wheel = Wheel::new(Arc::new(Store::new(redis).unwrap()), settings(16));
     let fleet = Fleet::unformatted(&Plan::new(url).closing(shop), wheel);
     fleet.wheel.format().await.unwrap();
     fleet

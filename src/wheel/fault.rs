@@ -29,6 +29,7 @@ pub fn from_connect(error: &RedisError, attempted: impl Into<String>) -> Error {
     match from_redis(error, attempted) {
         // Nothing was sent yet, so nothing can have happened.
         Error::Store { kind: StoreKind::Unknown, attempted, message } => {
+            let message = format!("{message}{}", advice(&message));
             Error::Store { kind: StoreKind::Unreachable, attempted, message }
         }
         other => other,
@@ -41,6 +42,17 @@ fn misconfigured(error: &RedisError) -> Option<String> {
     let problem =
         || format!("redis.url: names a database that this server does not have ({})", message_of(error));
     (detail.contains("DB index is out of range") || detail.contains("invalid DB index")).then(problem)
+}
+
+/// What to look at when the server's certificate is not believed.
+fn advice(message: &str) -> &'static str {
+    if message.contains("UnknownIssuer") {
+        "; redis.ca_file names the authorities that may vouch for it"
+    } else if message.contains("not valid for name") {
+        "; a certificate must be for the host that redis.url names, or that the sentinels and nodes announce"
+    } else {
+        ""
+    }
 }
 
 fn message_of(error: &RedisError) -> String {

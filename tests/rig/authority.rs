@@ -45,6 +45,38 @@ impl Authority {
     }
 }
 
+/// A certificate for some names and its key, as the files that another program reads.
+pub struct Files {
+    dir: tempfile::TempDir,
+}
+
+impl Authority {
+    /// A certificate for these names and addresses, and its key.
+    pub fn files(&self, names: &[&str]) -> Files {
+        let dir = tempfile::Builder::new().prefix("duewheel-tls-").tempdir().unwrap();
+        let params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.unwrap().signed_by(&key, &self.issuer).unwrap();
+        for (name, text) in
+            [("cert", certificate.pem()), ("key", key.serialize_pem()), ("ca", self.issuer.pem())]
+        {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        Files { dir }
+    }
+}
+
+impl Files {
+    /// What makes redis-server show the certificate, and speak TLS with its like; sentinels and nodes of a Cluster, too.
+    pub fn redis_arguments(&self) -> Vec<String> {
+        let file = |name: &str| self.dir.path().join(name).to_str().unwrap().to_owned();
+        let own = [("cert", file("cert")), ("key", file("key")), ("ca-cert", file("ca"))];
+        let own = own.map(|(kind, file)| [format!("--tls-{kind}-file"), file]);
+        let peers = ["--tls-auth-clients", "no", "--tls-replication", "yes", "--tls-cluster", "yes"];
+        own.into_iter().flatten().chain(peers.map(str::to_owned)).collect()
+    }
+}
+
 /// A server's TLS with a certificate that nobody but itself vouches for.
 pub fn self_signed(name: &str) -> Arc<rustls::ServerConfig> {
     let key = KeyPair::generate().unwrap();

@@ -12,7 +12,12 @@ pub struct RedisCluster {
 impl RedisCluster {
     /// Starts the nodes and waits until both say that the cluster is whole.
     pub fn start() -> Self {
-        let node = || RedisServer::start(RedisOptions { cluster: true, ..RedisOptions::default() });
+        Self::of(&RedisOptions::default())
+    }
+
+    /// The same of nodes that are started so.
+    pub fn of(options: &RedisOptions) -> Self {
+        let node = || RedisServer::start(RedisOptions { cluster: true, ..options.clone() });
         let nodes = [node(), node()];
         for (node, (first, last, epoch)) in nodes.iter().zip([("0", "8191", "1"), ("8192", "16383", "2")]) {
             node.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", first, last]);

@@ -31,6 +31,8 @@ pub struct RedisOptions {
     pub cluster: bool,
     /// More arguments, as redis-server takes them: `["--maxmemory", "8mb"]`.
     pub args: Vec<String>,
+    /// The arguments that name its certificate and key; with them its port speaks TLS and nothing else.
+    pub tls: Vec<String>,
     /// What its environment has besides.
     pub env: Vec<(String, String)>,
 }
@@ -96,7 +98,12 @@ impl RedisServer {
         let mut command = Command::new(engine());
         command.current_dir(dir).stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
         command.arg("--dir").arg(dir).arg("--unixsocket").arg(self.socket());
-        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--save", ""]);
+        command.args(["--bind", "127.0.0.1", "--save", ""]);
+        let port = self.port.to_string();
+        match self.options.tls.as_slice() {
+            [] => command.args(["--port", &port]),
+            tls => command.args(["--port", "0", "--tls-port", &port]).args(tls),
+        };
         command.args(["--appendonly", appendonly, "--appendfsync", fsync]);
         command.args(["--maxmemory-policy", "noeviction", "--enable-debug-command", "yes"]);
         if self.options.cluster {
