@@ -35,6 +35,7 @@ mod output;
 mod paid;
 mod pause;
 mod payload;
+mod probe;
 mod probes;
 #[cfg(feature = "sql")]
 mod rebuild;
@@ -155,6 +156,7 @@ async fn dispatch(command: &Command, context: &Context, output: &mut Output) -> 
         Command::Worker(args) => worker::run(args, context, output).await,
         Command::Serve(args) => serve::run(args, context, output).await,
         Command::Token(_) => Ok(Exit::Done),
+        Command::Probe(args) => probe::run(args, context, output).await,
         Command::Check(args) => check::run(args, context, output).await,
         Command::Bench(args) => bench::run(args, context, output).await,
         Command::Config(_) | Command::Completions(_) | Command::Man(_) => Ok(Exit::Done),

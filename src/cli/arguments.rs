@@ -113,6 +113,7 @@ pub enum Command {
     Import(import::Import),
     Worker(worker::Worker),
     Serve(super::serve::Serve),
+    Probe(super::probe::Probe),
     Token(super::token::TokenCommand),
     Check(check::Check),
     Config(configuration::Configuration),
@@ -130,7 +131,7 @@ impl Command {
             // It acts, too, but answers for each act on its own screen.
             #[cfg(feature = "top")]
             Self::Top(_) => true,
-            Self::Check(_) | Self::Config(_) | Self::Completions(_) | Self::Man(_) => true,
+            Self::Probe(_) | Self::Check(_) | Self::Config(_) | Self::Completions(_) | Self::Man(_) => true,
             Self::Verify(args) => !args.heal,
             #[cfg(feature = "sql")]
             Self::Explain(_) => true,
@@ -163,7 +164,7 @@ impl Command {
     /// Whether it is good for nothing where nobody can read what it prints.
     pub fn only_prints(&self) -> bool {
         match self {
-            Self::Verify(_) | Self::Check(_) | Self::Inspect(_) => false,
+            Self::Verify(_) | Self::Probe(_) | Self::Check(_) | Self::Inspect(_) => false,
             #[cfg(feature = "sql")]
             Self::Explain(_) | Self::Reconcile(_) => false,
             Self::Export(args) => args.to_stdout(),

@@ -10,7 +10,7 @@ pub const TABLE: &str = "Exit codes:
    0  done
    1  failed
    2  wrong usage; nothing was done
-   3  a check found problems (check, verify)
+   3  a check found problems (check, probe, verify)
    4  part of a batch failed; the rest is done
    5  nothing is known of the id
    6  refused: the deadline is in another state (JSON: outcome)

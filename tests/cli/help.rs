@@ -29,6 +29,6 @@ fn every_command_explains_itself_with_an_example() {
         pages.push_str(&format!("=== {name}\n{own}{examples}\n"));
         count += 1;
     }
-    assert_eq!(count, 37, "one page for each command");
+    assert_eq!(count, 38, "one page for each command");
     insta::assert_snapshot!("help_of_commands", pages);
 }

@@ -26,6 +26,8 @@ async fn unready(server: &RedisServer, fleet: &Fleet, breaks: impl FnOnce(), on:
     let (mut worker, address) = watched(fleet).await;
     turns(&address, "/readyz", 200, PATIENCE).await;
     assert_eq!(get(&address, "/livez", "*/*").await, (200, "ok\n".to_owned()));
+    let probe = |words: &[&str]| fleet.run(&[&["probe", "--at", &address], words].concat());
+    eventually(PATIENCE, async || (probe(&[]).code == 0).then_some(())).await;
 
     breaks();
     assert_eq!(server.command::<String>(&["PING"]), "PONG");
@@ -33,6 +35,11 @@ async fn unready(server: &RedisServer, fleet: &Fleet, breaks: impl FnOnce(), on:
     println!("not ready {after:?} after it was broken: {body}");
     assert!(after <= strain.allows(Duration::from_secs(10)), "{after:?}");
     assert!(body.contains(on) && body.ends_with("readyz failed\n"), "{body}");
+    let said = probe(&[]).ends(3);
+    assert!(said.stdout.contains(on) && said.stdout.ends_with("readyz failed\n"), "{said:?}");
+    let said = probe(&["--json"]).ends(3).object();
+    assert!(said["passed"] == false && said["checks"].to_string().contains(on), "{said}");
+    assert_eq!(probe(&["--live"]).ends(0).stdout, "livez passed\n");
     let (status, verbose) = get(&address, "/livez?verbose", "*/*").await;
     assert!(
         status == 200 && verbose.contains("poller 3: ok") && verbose.contains("janitor: ok"),
