@@ -38,10 +38,8 @@ for i = 1, n do
     local level = level_of(moment)
     if state == 'scheduled' then plan_place(plan, level, moment, id) end
     writes[#writes + 1] = function()
-      if state == 'dead' then
-        call('ZADD', DEAD, moment, id)
-        call('HSET', REASONS, id, reason)
-      end
+      if state == 'dead' then call('ZADD', DEAD, moment, id) end
+      if state == 'dead' or (reason ~= '' and (live_of(lives)) > 0) then call('HSET', REASONS, id, reason) end
       if lives ~= '' then call('HSET', LIVE, id, lives) end
       call('HSET', BODIES, id, header(cause, level, stage, generation, due_at, moment, holds, held) .. sub(body, HEADER_BYTES + 1))
     end

@@ -42,10 +42,8 @@ for i = 1, n do
     remember[#remember + 1] = ended(ended_tail(CANCELLED, cause or 3, attempts, generation or 0, due_at or 0, 0))
     events[#events + 1] = id
     writes[#writes + 1] = function()
-      if dead[i] then
-        call('ZREM', DEAD, id)
-        call('HDEL', REASONS, id)
-      end
+      if dead[i] then call('ZREM', DEAD, id) end
+      if dead[i] or attempts > 0 then call('HDEL', REASONS, id) end
       if reminding then call('ZREM', LEASES, id) end
       call('HDEL', BODIES, id)
       if lives[i] then call('HDEL', LIVE, id) end

@@ -198,7 +198,9 @@ if n > 0 then
   end
   if #turned > 0 then
     call('HSET', BODIES, unpack(turned))
-    call('HDEL', LIVE, unpack(passed)) -- attempts and losses are a stage's own
+    -- Attempts, their reason and losses are a stage's own.
+    call('HDEL', LIVE, unpack(passed))
+    call('HDEL', REASONS, unpack(passed))
     seldom().tell_stages('reminder_failed', passed, passed_stages)
   end
   for k = 1, #corrupt do

@@ -96,7 +96,10 @@ plan_write(plan)
 for i = 1, #unreadable do set_aside(unreadable[i], true) end
 if #bodies == 0 then return answers end
 call('HSET', BODIES, unpack(bodies))
-if #new_lives > 0 then call('HDEL', LIVE, unpack(new_lives)) end
+if #new_lives > 0 then
+  call('HDEL', LIVE, unpack(new_lives))
+  call('HDEL', REASONS, unpack(new_lives))
+end
 for i = 1, #moved_out do leave_slot(unpack(moved_out[i])) end
 call('HSET', META, 'generation', format('%.0f', generation))
 count('enqueued', fresh)

@@ -14,14 +14,10 @@ for i = 1, n do
   local dead = call('ZSCORE', DEAD, id)
   local placed = dead or (cause and in_slot(level, next_at, id)) -- else its slot is moving, or a scan must mend it first
   if call('HGET', BODIES, id) == was and placed and not call('ZSCORE', LEASES, id) then
-    if dead then
-      call('ZREM', DEAD, id)
-      call('HDEL', REASONS, id)
-    else
-      leave_slot(level, next_at, id)
-    end
+    if dead then call('ZREM', DEAD, id) else leave_slot(level, next_at, id) end
     call('HDEL', BODIES, id)
     call('HDEL', LIVE, id)
+    call('HDEL', REASONS, id)
     marks[i], evicted = '1', evicted + 1
   elseif call('HGET', ENDED, id) == was then
     call('HDEL', ENDED, id)

@@ -40,6 +40,7 @@ if dead and verb ~= 'revive' and verb ~= 'close' then return { 'dead' } end
 if not dead and verb == 'revive' then return { 'scheduled' } end
 if not dead and not in_slot(level, next_at, id) then return redis.error_reply(TRYAGAIN) end
 local attempts, losses, flags, note = live_of(call('HGET', LIVE, id))
+local failed = attempts > 0 -- only then, or where it is dead, is there a reason
 
 local to = next_at
 local fresh = math.max(tonumber(meta[5] or 0) + 1, now_us)
@@ -82,10 +83,10 @@ call('HSET', BODIES, id, header(cause, to_level, stage, new_generation, due_at, 
 live_write(id, live(attempts, losses, flags, note), true)
 if dead then
   call('ZREM', DEAD, id)
-  call('HDEL', REASONS, id)
   tell({ 'revived', id })
 elseif member_of(to_level, to) ~= member_of(level, next_at) then
   leave_slot(level, next_at, id)
 end
+if dead or (failed and attempts == 0) then call('HDEL', REASONS, id) end
 if new_generation == fresh then call('HSET', META, 'generation', format('%.0f', fresh)) end
 return { 'ok', due_at, to, new_generation }

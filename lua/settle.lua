@@ -1,7 +1,8 @@
 -- settle: writes the verdicts of one batch of leases. Only the holder of the exact fence changes anything.
 -- ARGV 8 count (1 to 500), then groups of one fence each: fence us | members | then for each member: id | verdict, which is a letter and data
 --   an end (closed or skipped): the ended record without its first nine bytes (ended_at is Redis's), and no letter before it
---   r retry: attempt counted; ms to wait              w wait: the same, not counted
+--   r retry: attempt counted; ms to wait, then ' ' and why it failed, of which 256 bytes are kept while the deadline lives
+--   w wait: ms to wait, not counted
 --   u until: the table says later; moment ms          b back: given back untouched, due as before
 --   d dead: the reason                                s stage: a reminder is over; '<next stage> <its
 --     moment ms>', then ' reminded' or ' reminder_failed' where others are told. A reminder's r, w or u that would reach the next stage
@@ -121,7 +122,10 @@ for outcome = CLOSED, SKIPPED do
   end
 end
 tell(told)
-if #forget_lives > 0 then call('HDEL', LIVE, unpack(forget_lives)) end
+if #forget_lives > 0 then
+  call('HDEL', LIVE, unpack(forget_lives))
+  call('HDEL', REASONS, unpack(forget_lives))
+end
 for k = 1, #fences do
   local fence, gone = fences[k], leave[fences[k]]
   -- Where all that are leased at a fence leave, they leave as a range: no look for each.

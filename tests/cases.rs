@@ -347,7 +347,7 @@ async fn a_payload_is_the_same_bytes_after_failures_and_a_revival() {
         let leases = claim(&wheel, S, nonce).await.leases;
         let again = |lease: &Lease| match nonce {
             3 => settle_as(lease, What::Bury("failed".to_owned())),
-            _ => settle_as(lease, What::Retry(Duration::ZERO)),
+            _ => settle_as(lease, What::Retry(Duration::ZERO, String::new())),
         };
         let settlements: Vec<_> = leases.iter().map(again).collect();
         assert_eq!(wheel.settle(S, &settlements).await.unwrap(), [Settled::Done; 9]);

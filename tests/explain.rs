@@ -198,7 +198,7 @@ async fn in_every_state_command_line_api_and_page_give_the_same_plain_reason() {
     let settle = leases.iter().filter_map(|lease| {
         let end = |outcome| What::End { outcome, lease: Arc::new(lease.clone()) };
         let what = match lease.id.as_str() {
-            "2" => What::Retry(Duration::from_secs(600)),
+            "2" => What::Retry(Duration::from_secs(600), "status 503: <busy\n".to_owned()),
             "3" => What::Wait(Duration::from_secs(600)),
             "4" | "5" => end(Outcome::Closed),
             "6" | "7" => What::Bury("status 500: out of stock".to_owned()),
@@ -227,7 +227,7 @@ async fn in_every_state_command_line_api_and_page_give_the_same_plain_reason() {
         ("9", "it has been due for"),
         ("1", "a worker has it; its lease ends in"),
         ("8", "it was cancelled meanwhile and is not tried again"),
-        ("2", "attempt 1 failed; it is tried again in"),
+        ("2", "attempt 1 failed: status 503: <busy\\u{a}; it is tried again in"),
         ("3", "the hook was not available, or answered that it is too early; it is tried again in"),
         ("6", "it was put aside and waits for a person: status 500: out of stock"),
         ("7", "the wheel has it as cancelled, and yet the table says that it is open (unpaid)"),

@@ -94,7 +94,7 @@ async fn a_live_record_is_text_with_a_note_behind_a_line_break() {
     wheel.close(&id("x"), &Note::new("anna", "fraud, \"sure\"").unwrap()).await.unwrap().unwrap();
     let leases = wheel.claim(S, &Ask { lease: Duration::from_millis(1), ..ask(1) }).await.unwrap().leases;
     let y = leases.iter().find(|lease| lease.id.as_str() == "y").unwrap();
-    let retry = Settlement { id: id("y"), fence: y.fence, what: What::Retry(Duration::ZERO) };
+    let retry = Settlement { id: id("y"), fence: y.fence, what: What::Retry(Duration::ZERO, String::new()) };
     wheel.settle(S, &[retry]).await.unwrap();
     assert_eq!(stored(&wheel, "live", "y"), b"1 0 ");
     wheel.cancel(&[id("x")]).await;

@@ -135,7 +135,7 @@ async fn a_payment_while_a_worker_closes_is_decided_by_what_that_attempt_does() 
     // It fails: the payment was in time, and nothing is left for a person.
     let taken = lease(&wheel, "fails", 2).await;
     assert_eq!(incident(paid(&wheel, "fails").await).kind, IncidentKind::Closing);
-    settle(&wheel, &taken, What::Retry(Duration::ZERO)).await;
+    settle(&wheel, &taken, What::Retry(Duration::ZERO, String::new())).await;
     assert_eq!(wheel.incidents(false).await.unwrap(), listed);
     assert_eq!(paid(&wheel, "fails").await, Paid::InTime(Cancelled::Already));
     // It is waited for.

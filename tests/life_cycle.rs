@@ -106,7 +106,7 @@ impl Scene {
                 self.settle(self.closed()).await;
             }
             Verb::Again => {
-                self.settle(What::Retry(Duration::from_secs(2))).await;
+                self.settle(What::Retry(Duration::from_secs(2), String::new())).await;
             }
             Verb::Bury => {
                 self.settle(What::Bury("no such order".to_owned())).await;

@@ -351,7 +351,7 @@ impl<'a> History<'a> {
             let what = match *verdict {
                 Verdict::Closed => end(Outcome::Closed),
                 Verdict::Skipped => end(Outcome::Skipped),
-                Verdict::Retry(ms) => What::Retry(millis(ms)),
+                Verdict::Retry(ms) => What::Retry(millis(ms), format!("failed, {ms}")),
                 Verdict::Wait(ms) => What::Wait(millis(ms)),
                 Verdict::Until(ms) => What::Until(at(now.saturating_add_signed(ms))),
                 Verdict::Back => What::Back,
@@ -436,6 +436,9 @@ impl<'a> History<'a> {
             let model = self.model.totals.get(what.as_str()).copied().unwrap_or(0);
             same(&format!("total of {what}"), times, &model)?;
         }
+        let reasons = redis::cmd("HLEN").arg(format!("dw1:{{{}.0}}:reasons", wheel.name())).to_owned();
+        let kept = wheel.store().command(&reasons, "count reasons").await.unwrap();
+        same("reasons", &kept, &redis::Value::Int(self.model.reasons()))?;
         let found = wheel.verify(false).await.unwrap().findings;
         ensure(found.is_empty(), || format!("the scan finds {found:?}"))
     }

@@ -51,7 +51,8 @@ async fn a_replacement_within_its_slot_starts_a_new_life() {
     enqueue(&wheel, "x", after(0)).await.unwrap();
     wheel.close(&id("x"), &Note::new("anna", "by hand").unwrap()).await.unwrap().unwrap();
     let lease = claim(&wheel, S, 1).await.leases.remove(0);
-    let retry = Settlement { id: id("x"), fence: lease.fence, what: What::Retry(Duration::ZERO) };
+    let retry =
+        Settlement { id: id("x"), fence: lease.fence, what: What::Retry(Duration::ZERO, String::new()) };
     wheel.settle(S, &[retry]).await.unwrap();
     let next_at = wheel.inspect(&id("x")).await.unwrap().entry.unwrap().next_at;
     let again = deadline("x", DueAt::Moment(next_at));
@@ -68,7 +69,7 @@ async fn a_settle_that_names_an_id_twice_takes_the_first_word() {
     let lease = claim(&wheel, S, 1).await.leases.remove(0);
     let end = What::End { outcome: Outcome::Closed, lease: Arc::new(lease.clone()) };
     let of = |what| Settlement { id: id("x"), fence: lease.fence, what };
-    let settled = wheel.settle(S, &[of(end), of(What::Retry(Duration::ZERO))]).await.unwrap();
+    let settled = wheel.settle(S, &[of(end), of(What::Retry(Duration::ZERO, String::new()))]).await.unwrap();
     assert_eq!(settled, [Settled::Done, Settled::Stale]);
     assert_eq!(wheel.inspect(&id("x")).await.unwrap().state, State::Ended);
     sound(&wheel).await;

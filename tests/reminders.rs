@@ -317,7 +317,7 @@ async fn a_retry_that_would_reach_the_close_gives_the_reminder_up() {
     let wheel = clocked().await;
     let at = |ms: u64| wheel.at_fixed_time((NOW + ms) * 1000);
     for (nonce, what) in [
-        (1, What::Retry(Duration::from_secs(30))),
+        (1, What::Retry(Duration::from_secs(30), String::new())),
         (2, What::Wait(Duration::from_secs(3600))),
         (3, What::Until(moment(NOW + 60_000))),
     ] {
@@ -435,7 +435,7 @@ impl Play {
             (Stage::CLOSE, _) => What::End { outcome: Outcome::Closed, lease: Arc::new(lease.clone()) },
             (_, 0..=2) => What::Stage(stage, then, Reminded::Done),
             (_, 3) => What::Stage(stage, then, Reminded::Failed),
-            (_, 4) => What::Retry(Duration::from_millis(700)),
+            (_, 4) => What::Retry(Duration::from_millis(700), String::new()),
             (_, 5) => What::Wait(Duration::from_secs(60)),
             (_, 6) => What::Until(moment(self.now_ms + 1500)),
             _ => What::Back,

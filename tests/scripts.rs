@@ -123,6 +123,7 @@ async fn a_limit_out_of_its_range_is_refused_before_any_write() {
         ("settle", 8, "r"),
         ("settle", 8, "rnan"),
         ("settle", 8, "r0x10"),
+        ("settle", 8, "r10why"),
         ("settle", 8, "w-1"),
         ("settle", 8, "u1e400"),
         ("settle", 8, "s1"),

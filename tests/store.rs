@@ -209,7 +209,7 @@ async fn with_memory_full_enqueue_is_refused_and_everything_that_drains_goes_on(
     let settlements: Vec<_> = leases
         .iter()
         .map(|lease| match lease.id.as_str() {
-            "retries" => Settlement { what: What::Retry(Duration::ZERO), ..end(lease) },
+            "retries" => Settlement { what: What::Retry(Duration::ZERO, String::new()), ..end(lease) },
             "buried" => Settlement { what: What::Bury("no such order".to_owned()), ..end(lease) },
             _ => end(lease),
         })

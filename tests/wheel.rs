@@ -87,11 +87,40 @@ async fn a_repeated_nonce_returns_the_same_leases_and_takes_no_more() {
 }
 
 #[tokio::test]
+async fn why_an_attempt_failed_is_kept_while_the_deadline_lives() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    enqueue(&wheel, "x", after(0)).await.unwrap();
+    let failed = async |nonce, reason: &str| {
+        let lease = claim(&wheel, S, nonce).await.leases.remove(0);
+        let what = What::Retry(Duration::ZERO, reason.to_owned());
+        wheel.settle(S, &[Settlement { id: id("x"), fence: lease.fence, what }]).await.unwrap();
+        wheel.inspect(&id("x")).await.unwrap().failure
+    };
+    assert_eq!(failed(1, "status 500: a b").await.as_deref(), Some("status 500: a b"));
+    // The latest counts, and no more of it than fits; a character is whole or left out.
+    assert_eq!(failed(2, &"订".repeat(100)).await, Some("订".repeat(85)));
+    assert_eq!(failed(3, "").await, None, "what is not known is not said");
+    assert_eq!(failed(4, "status 502").await.as_deref(), Some("status 502"));
+    // While it is leased, too; and it goes where the deadline goes.
+    let lease = claim(&wheel, S, 5).await.leases.remove(0);
+    assert_eq!(wheel.inspect(&id("x")).await.unwrap().failure.as_deref(), Some("status 502"));
+    let back = Settlement { id: id("x"), fence: lease.fence, what: What::Back };
+    wheel.settle(S, &[back]).await.unwrap();
+    wheel.reschedule(&id("x"), after(0), None).await.unwrap().unwrap();
+    assert_eq!(wheel.inspect(&id("x")).await.unwrap().failure, None, "a new moment, a new life");
+    assert_eq!(failed(6, "status 503").await.as_deref(), Some("status 503"));
+    wheel.cancel(&[id("x")]).await;
+    let reasons = redis::cmd("EXISTS").arg(format!("dw1:{{{}.0}}:reasons", wheel.name())).to_owned();
+    assert_eq!(wheel.store().command(&reasons, "look").await.unwrap(), redis::Value::Int(0));
+}
+
+#[tokio::test]
 async fn a_retry_comes_back_with_its_attempt_counted_and_a_bury_waits_for_a_person() {
     let wheel = wheel(RedisServer::shared(), 1).await;
     enqueue(&wheel, "x", after(0)).await.unwrap();
     let lease = claim(&wheel, S, 1).await.leases.remove(0);
-    let retry = Settlement { id: id("x"), fence: lease.fence, what: What::Retry(Duration::ZERO) };
+    let retry =
+        Settlement { id: id("x"), fence: lease.fence, what: What::Retry(Duration::ZERO, String::new()) };
     assert_eq!(wheel.settle(S, std::slice::from_ref(&retry)).await.unwrap(), [Settled::Done]);
     assert_eq!(
         wheel.settle(S, &[retry]).await.unwrap(),
@@ -151,7 +180,11 @@ async fn a_cancel_while_leased_lets_the_attempt_finish_and_forbids_another() {
         assert_eq!(answer.unwrap(), Ok(Cancelled::Leased));
     }
     let of = |x: &str| leases.iter().find(|l| l.id.as_str() == x).unwrap();
-    let retry = Settlement { id: id("fails"), fence: of("fails").fence, what: What::Retry(Duration::ZERO) };
+    let retry = Settlement {
+        id: id("fails"),
+        fence: of("fails").fence,
+        what: What::Retry(Duration::ZERO, String::new()),
+    };
     let settled = wheel.settle(S, &[end(of("closes"), Outcome::Closed), retry]).await.unwrap();
     assert_eq!(settled, [Settled::Done, Settled::Cancelled]);
     assert_eq!(wheel.inspect(&id("fails")).await.unwrap().ended.unwrap().outcome, Outcome::Cancelled);
@@ -326,8 +359,8 @@ async fn a_listing_narrowed_by_attempts_reason_or_payload_is_all_of_it_filtered_
                     (true, 3) => {
                         What::Bury(format!("status {}", if lease.id.as_str() < "o-060" { 500 } else { 409 }))
                     }
-                    (true, _) => What::Retry(Duration::from_secs(3600)),
-                    (false, _) => What::Retry(Duration::ZERO),
+                    (true, kind) => What::Retry(Duration::from_secs(3600), format!("status 50{kind}")),
+                    (false, _) => What::Retry(Duration::ZERO, String::new()),
                 };
                 Settlement { id: lease.id.clone(), fence: lease.fence, what }
             });
@@ -352,6 +385,8 @@ async fn a_listing_narrowed_by_attempts_reason_or_payload_is_all_of_it_filtered_
         (State::Dead, narrow(0, Some("500")), 15),
         (State::Dead, narrow(4, Some("status 409")), 15),
         (State::Dead, narrow(5, Some("500")), 0),
+        (State::Scheduled, narrow(0, Some("status 501")), 30),
+        (State::Scheduled, narrow(3, Some("status 501")), 0),
         // Those of two attempts and of three are 2 and 3 by 4; of their users 0 to 4 the number 3 has one in five.
         (State::Scheduled, holding("user=3"), 12),
         (State::Scheduled, holding("\"user\":3"), 12),
@@ -390,9 +425,14 @@ async fn resharding_keeps_every_deadline() {
     let batch: Vec<_> = (0..500).map(|n| deadline(&format!("o-{n:03}"), after(n * 50_000))).collect();
     wheel.enqueue_batch(&batch, duewheel::deadline::OnConflict::Keep, false).await;
     wheel.cancel(&[id("o-007")]).await;
+    let lease = claim(&wheel, wheel.shard_of(&id("o-000")), 1).await.leases.remove(0);
+    let what = What::Retry(Duration::from_secs(60), "status 500".to_owned());
+    let failed = Settlement { id: id("o-000"), fence: lease.fence, what };
+    wheel.settle(wheel.shard_of(&id("o-000")), &[failed]).await.unwrap();
     let wider = wheel.reshard(duewheel::shard::ShardCount::new(7).unwrap(), |_| {}).await.unwrap();
     assert_eq!(wider.stats().await.unwrap().scheduled, 499);
     assert_eq!(wider.inspect(&id("o-007")).await.unwrap().state, State::Ended);
+    assert_eq!(wider.inspect(&id("o-000")).await.unwrap().failure.as_deref(), Some("status 500"));
     let found = wider.verify(false).await.unwrap().findings;
     assert!(found.is_empty(), "{found:?}");
     assert!(

@@ -2,7 +2,8 @@
 local WAIT, RETRY, UNTIL, BACK, BURY, STAGE = byte('wrubds', 1, 6)
 local TOLD = { [''] = true, reminded = true, reminder_failed = true }
 local function fits(what, verdict)
-  if what == RETRY or what == WAIT or what == UNTIL then return whole(sub(verdict, 2), MAX_MS) end
+  if what == RETRY then return whole(string.match(verdict, '^r(%d+)$') or string.match(verdict, '^r(%d+) '), MAX_MS) end
+  if what == WAIT or what == UNTIL then return whole(sub(verdict, 2), MAX_MS) end
   if what == STAGE then
     local stage, moment, word = string.match(verdict, '^s(%d+) (%d+) ?(.*)$')
     return whole(stage, 255) and whole(moment, MAX_MS) and TOLD[word]
@@ -40,16 +41,20 @@ local function back(moving, ids, verdicts, fence_of, lives, marks)
       plan_place(plan, level, next_at, id)
       writes[k] = function() live_write(id, live(attempts, losses, flags, note), was) end
     else
-      local at_ms, word
+      local at_ms, word, reason
+      local failed = attempts > 0 -- only then is there a reason, of the latest attempt that failed
       local was_stage = stage
       if what == STAGE then
         local to, moment, said = string.match(data, '^(%d+) (%d+) ?(.*)$')
         stage, at_ms, attempts, word = tonumber(to), tonumber(moment), 0, said
       elseif what == UNTIL then
         at_ms = math.max(tonumber(data), now)
+      elseif what == RETRY then
+        local wait, why = string.match(data, '^(%d+) ?(.*)$')
+        at_ms, reason = now + tonumber(wait), sub(why, 1, 256)
+        attempts, retried = attempts + 1, retried + 1
       else
         at_ms = now + tonumber(data)
-        if what == RETRY then attempts, retried = attempts + 1, retried + 1 end
       end
       if stage > 0 and what ~= STAGE then
         local ends = moment_of(body, HEADER_BYTES, stage - 1, due_at)
@@ -67,6 +72,11 @@ local function back(moving, ids, verdicts, fence_of, lives, marks)
       writes[k] = function()
         call('HSET', BODIES, id, front .. sub(body, HEADER_BYTES + 1))
         live_write(id, live(attempts, 0, flags, note), was)
+        if attempts > 0 and reason and reason ~= '' then
+          call('HSET', REASONS, id, reason)
+        elseif failed and (attempts == 0 or reason) then
+          call('HDEL', REASONS, id)
+        end
       end
     end
   end

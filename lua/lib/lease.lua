@@ -25,6 +25,7 @@ local function end_cancelled(id, cause, attempt, generation, due_at, fence)
   tell({ 'cancelled', id })
   call('HDEL', BODIES, id)
   call('HDEL', LIVE, id)
+  call('HDEL', REASONS, id)
   count('cancelled', 1)
 end
 
@@ -57,6 +58,7 @@ local function reap_these(expired, poison, any_live, lease_us)
         writes[i] = function()
           call('HSET', BODIES, id, new)
           call('HDEL', LIVE, id)
+          call('HDEL', REASONS, id)
           tell_stages('reminder_failed', { id }, { stage })
         end
       else

@@ -70,6 +70,9 @@ fn lines(wheel: &Wheel, id: &Id, seen: &Inspection) -> Vec<(&'static str, String
             lines.push(("reminders", reminders(entry)));
         }
         lines.push(("attempts", format!("{} failed, {} lost", entry.attempts, entry.losses)));
+        if let Some(why) = &seen.failure {
+            lines.push(("failed", escaped(why)));
+        }
         if entry.hold_count > 0 {
             lines
                 .push(("holds", format!("{}, {} in all", entry.hold_count, show_duration(entry.hold_total))));
@@ -138,7 +141,7 @@ struct Inspected {
 }
 
 fn object(wheel: &Wheel, id: &Id, seen: &Inspection, why: &str, history: Vec<Event>) -> Inspected {
-    let deadline = seen.entry.as_ref().map(|e| entry_json(e, seen.state.as_str(), None));
+    let deadline = seen.entry.as_ref().map(|e| entry_json(e, seen.state.as_str(), seen.failure.as_deref()));
     let died = |(at, reason): &(Moment, String)| json!({"at": at.to_string(), "at_ms": at.as_millis(), "reason": reason});
     Inspected {
         wheel: wheel.name().as_str().to_owned(),

@@ -45,7 +45,7 @@ pub struct List {
     /// Only with at least so many failed attempts (ended ones: attempts in all)
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     attempts: u32,
-    /// Of the dead, those whose reason holds this text
+    /// Those that are dead or tried again, and whose reason holds this text
     #[arg(long, value_name = "TEXT")]
     reason_holds: Option<String>,
     /// Those whose payload has this value in this field, as in user_id=4711, or holds this text
@@ -106,8 +106,8 @@ pub async fn run(args: &List, context: &Context, output: &mut Output) -> Outcome
         let text = "--payload-holds does not select ended deadlines, whose payloads are not kept";
         return Err(Failure::Usage(text.to_owned()));
     }
-    if narrow.reason.is_some() && args.state != Wanted::Dead {
-        let text = "--reason-holds selects among the dead alone (--state dead): what is tried again has no reason that is kept";
+    if narrow.reason.is_some() && args.state == Wanted::Ended {
+        let text = "--reason-holds does not select ended deadlines, of which no reason is kept";
         return Err(Failure::Usage(text.to_owned()));
     }
     let wheel = context.wheel()?;

@@ -120,7 +120,10 @@ fn inspected<'a>(call: &'a Call, id: &'a str, seen: &Inspection) -> Inspected<'a
         state: seen.state.as_str(),
         now: seen.now.to_string(),
         paused: seen.paused,
-        deadline: seen.entry.as_ref().map(|entry| entry_json(entry, seen.state.as_str(), None)),
+        deadline: seen
+            .entry
+            .as_ref()
+            .map(|entry| entry_json(entry, seen.state.as_str(), seen.failure.as_deref())),
         lease_ends_at: seen.lease_ends_at.map(|at| at.to_string()),
         died: seen.death.as_ref().map(died),
         ended: seen.ended.as_ref().map(|ended| ended_json(id, ended)),
@@ -162,8 +165,8 @@ pub(super) async fn list(call: Call) -> Outcome {
         let detail = "payload does not select ended deadlines, whose payloads are not kept";
         return Err(Problem::unprocessable("payload", detail));
     }
-    if narrow.reason.is_some() && state != State::Dead {
-        let detail = "reason selects among the dead alone: what is tried again has none that is kept";
+    if narrow.reason.is_some() && state == State::Ended {
+        let detail = "reason does not select ended deadlines, of which none is kept";
         return Err(Problem::unprocessable("reason", detail));
     }
     let from = from.unwrap_or(Moment::EPOCH);

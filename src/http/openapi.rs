@@ -168,7 +168,7 @@ fn query_parameter(operation: Operation, name: &str) -> Value {
             json!({"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0}),
         ),
         "reason" => (
-            "Of the dead, those whose reason holds this text. There is no index: a page may be short, or empty, and go on.",
+            "Those that are dead or tried again, and whose reason holds this text. There is no index: a page may be short, or empty, and go on.",
             json!({"type": "string"}),
         ),
         "payload" => (

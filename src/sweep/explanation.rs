@@ -161,7 +161,12 @@ impl Explanation {
         }
         match (entry.stage.0, entry.hold_count, entry.attempts) {
             (1.., _, _) => "a reminder fires".to_owned(),
-            (_, _, 1..) => format!("tried again, after {} failed attempts", entry.attempts),
+            (_, _, 1..) => match &self.survey.seen.failure {
+                Some(why) => {
+                    format!("tried again; attempt {} failed: {}", entry.attempts, escaped(why))
+                }
+                None => format!("tried again, after {} failed attempts", entry.attempts),
+            },
             (_, 1.., _) => {
                 format!("fires, after {} holds of {} in all", entry.hold_count, show_span(entry.hold_total))
             }

@@ -180,6 +180,8 @@ pub struct Inspection {
     pub lease_ends_at: Option<Moment>,
     /// The time of death and the reason, when dead.
     pub death: Option<(Moment, String)>,
+    /// Why its latest attempt failed, where one did and it is not dead of it.
+    pub failure: Option<String>,
     /// What is remembered of its last end; present also when the id lives again.
     pub ended: Option<Ended>,
     /// Whether the shard is paused.

@@ -74,6 +74,9 @@ pub struct Settlement {
     pub what: What,
 }
 
+/// How much is remembered of why an attempt failed: in an outage many deadlines have such a reason at once.
+const REASON_BYTES: usize = 256;
+
 /// What becomes of a leased deadline.
 #[derive(Debug, Clone)]
 pub enum What {
@@ -84,8 +87,8 @@ pub enum What {
         /// The lease it ended under; its facts are remembered.
         lease: std::sync::Arc<Lease>,
     },
-    /// Try again after this wait; the attempt counts.
-    Retry(Duration),
+    /// Try again after this wait; the attempt counts. Why it failed is remembered, at most 256 bytes of it.
+    Retry(Duration, String),
     /// Try again after this wait; the attempt does not count.
     Wait(Duration),
     /// The table's own close time is later.
@@ -304,7 +307,8 @@ fn push_settlement(cmd: &mut redis::Cmd, settlement: &Settlement) {
             );
             cmd.arg(&tail[..])
         }
-        What::Retry(wait) => cmd.arg(format!("r{}", wait.as_millis())),
+        What::Retry(wait, reason) if reason.is_empty() => cmd.arg(format!("r{}", wait.as_millis())),
+        What::Retry(wait, reason) => cmd.arg(format!("r{} {}", wait.as_millis(), cut(reason, REASON_BYTES))),
         What::Wait(wait) => cmd.arg(format!("w{}", wait.as_millis())),
         What::Until(moment) => cmd.arg(format!("u{}", moment.as_millis())),
         What::Back => cmd.arg("b"),

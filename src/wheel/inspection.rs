@@ -54,6 +54,7 @@ impl Wheel {
                 entry: None,
                 lease_ends_at: None,
                 death: None,
+                failure: None,
                 ended: None,
                 paused: false,
             };
@@ -75,14 +76,20 @@ impl Wheel {
             let reason = reply.word()?;
             let (stored, live) = (reply.bytes()?, reply.bytes()?);
             let ended = body::decode_ended(&reply.bytes()?);
-            let died = || (Moment::EPOCH.plus(Duration::from_millis(at)), reason);
+            let entry = body::decode_entry(id, &stored, &live, self.settings().slot_width);
+            let has_failed = entry.as_ref().is_some_and(|entry| entry.attempts > 0) && !reason.is_empty();
+            let (death, failure) = match state {
+                State::Dead => (Some((Moment::EPOCH.plus(Duration::from_millis(at)), reason)), None),
+                _ => (None, has_failed.then_some(reason)),
+            };
             all.push(Inspection {
                 state,
                 shard,
                 now,
-                entry: body::decode_entry(id, &stored, &live, self.settings().slot_width),
+                entry,
                 lease_ends_at: (state == State::Leased).then(|| from_micros(at)),
-                death: (state == State::Dead).then(died),
+                death,
+                failure,
                 ended,
                 paused,
             });

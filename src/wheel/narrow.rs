@@ -1,4 +1,4 @@
-//! A listing narrowed by what has no index: by attempts, by the reason of a death, by the payload. Rows are looked at in their order, a bounded number a
+//! A listing narrowed by what has no index: by attempts, by the reason of a death or a failure, by the payload. Rows are looked at in their order, a bounded number a
 //! page, and the next page goes on behind the last one that was looked at.
 
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ const FIRST_STRIDE: usize = 50;
 pub struct Narrow {
     /// At least so many failed attempts; of an ended one, so many attempts in all. 0 for any.
     pub attempts: u32,
-    /// The reason of a death holds this text. Only the dead have one.
+    /// The reason of the death, or of the latest attempt that failed, holds this text. Others have none.
     pub reason: Option<String>,
     /// The payload holds this: see [`Payload::holds`](crate::deadline::Payload::holds). What has ended has none.
     pub payload: Option<String>,

@@ -75,7 +75,7 @@ impl Wheel {
         let verdict = |lease: &crate::lease::Lease| match lease.id.as_str() {
             "a" => What::End { outcome: Outcome::Closed, lease: std::sync::Arc::new(lease.clone()) },
             "b" => What::Bury("selftest".to_owned()),
-            _ => What::Retry(Duration::ZERO),
+            _ => What::Retry(Duration::ZERO, "selftest".to_owned()),
         };
         // One of a claim leaves the leases by its name, all that are left as a range: two commands, two rights.
         let (first, rest) = claimed.split_at(claimed.len().min(1));

@@ -51,7 +51,8 @@ fn scheduled_why(
             let close = distance(entry.due_at, now);
             format!("it is not due yet; a reminder fires {when}, the close {close}")
         } else if entry.attempts > 0 && entry.next_at > entry.due_at {
-            format!("attempt {} failed; it is tried again {when}", entry.attempts)
+            let reason = seen.failure.as_ref().map_or_else(String::new, |why| format!(": {}", escaped(why)));
+            format!("attempt {} failed{reason}; it is tried again {when}", entry.attempts)
         } else if entry.hold_count > 0 && entry.next_at > entry.due_at {
             format!("it is held while a payment is in progress; it fires {when}")
         } else if entry.due_at < now {

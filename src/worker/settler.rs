@@ -142,7 +142,7 @@ impl Settler {
             (Settled::Cancelled, _) => &tally.cancelled,
             (Settled::Done, What::End { outcome: Outcome::Closed, .. }) => &tally.closed,
             (Settled::Done, What::End { .. }) => &tally.skipped,
-            (Settled::Done, What::Retry(_)) => &tally.retried,
+            (Settled::Done, What::Retry(..)) => &tally.retried,
             (Settled::Done, What::Wait(_)) => &tally.unavailable,
             (Settled::Done, What::Until(_)) => &tally.not_due,
             (Settled::Done, What::Back) => &tally.given_back,

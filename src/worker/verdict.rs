@@ -23,7 +23,7 @@ pub fn what_of(verdict: Verdict, lease: Lease, settings: &WorkerSettings, away: 
             What::Wait(retry_after.map_or(own, |asked| asked.max(own)))
         }
         Verdict::Failed { reason } if lease.attempt >= policy.max_attempts => What::Bury(reason),
-        Verdict::Failed { .. } => What::Retry(policy.backoff.wait_after(lease.attempt)),
+        Verdict::Failed { reason } => What::Retry(policy.backoff.wait_after(lease.attempt), reason),
         Verdict::Rejected { reason } => What::Bury(reason),
         Verdict::Gone { reason } => {
             // The row may be committed a moment after the enqueue.
@@ -57,8 +57,8 @@ pub fn what_of_reminder(verdict: &Verdict, lease: &Lease, settings: &WorkerSetti
             let own = policy.backoff.wait_after(1);
             What::Wait(retry_after.map_or(own, |asked| asked.max(own)))
         }
-        Verdict::Failed { .. } if lease.attempt < policy.max_attempts => {
-            What::Retry(policy.backoff.wait_after(lease.attempt))
+        Verdict::Failed { reason } if lease.attempt < policy.max_attempts => {
+            What::Retry(policy.backoff.wait_after(lease.attempt), reason.clone())
         }
         Verdict::Failed { .. } | Verdict::Rejected { .. } | Verdict::Gone { .. } => over(Reminded::Failed),
     }

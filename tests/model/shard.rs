@@ -61,6 +61,8 @@ pub struct Life {
     pub held_ms: u64,
     pub cause: Cause,
     pub attempts: u32,
+    /// Why the latest attempt failed; says something only while there are any.
+    pub failure: String,
     pub losses: u32,
     pub cancelled: bool,
     pub note: Option<Note>,
@@ -233,6 +235,7 @@ impl Model {
                     held_ms: 0,
                     cause,
                     attempts: 0,
+                    failure: String::new(),
                     losses: 0,
                     cancelled: false,
                     note: None,
@@ -636,8 +639,9 @@ impl Model {
                 self.count("buried");
                 return Settled::Done;
             }
-            What::Retry(wait) => {
+            What::Retry(wait, reason) => {
                 life.attempts += 1;
+                life.failure.clone_from(reason);
                 counted = Some("retried");
                 now + millis(*wait)
             }
@@ -708,6 +712,12 @@ impl Model {
         (0..3).find(|level| ahead < 4096 * 1000 * 64_u64.pow((*level).into())).unwrap_or(3)
     }
 
+    /// How many have a reason that is kept: the dead, and those of which an attempt failed.
+    pub fn reasons(&self) -> i64 {
+        let has = |life: &&Life| life.attempts > 0 || matches!(life.place, Place::Dead { .. });
+        self.lives.iter().flatten().filter(has).count() as i64
+    }
+
     /// What inspect must show of an id.
     pub fn inspection(&self, id: usize) -> Inspection {
         let life = self.lives[id].as_ref();
@@ -739,6 +749,9 @@ impl Model {
                 Place::Dead { at_ms, reason } => Some((moment(*at_ms), reason.clone())),
                 _ => None,
             }),
+            failure: life
+                .filter(|life| life.attempts > 0 && !matches!(life.place, Place::Dead { .. }))
+                .map(|life| life.failure.clone()),
             ended: self.remembered(id).cloned(),
             paused: self.paused,
         }

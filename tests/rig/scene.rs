@@ -111,7 +111,7 @@ impl Scene {
             let fence = leases.iter().find(|lease| lease.id.as_str() == name).unwrap().fence;
             wheel.settle(S, &[Settlement { id: id(name), fence, what }]).await.unwrap();
         };
-        settle("retried", What::Retry(Duration::from_secs(7200))).await;
+        settle("retried", What::Retry(Duration::from_secs(7200), String::new())).await;
         settle("dead", What::Bury("no such order".to_owned())).await;
         settle("dead-2", What::Bury("no such order".to_owned())).await;
         let closed = leases.iter().find(|lease| lease.id.as_str() == "closed").unwrap();

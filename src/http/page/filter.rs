@@ -51,9 +51,8 @@ impl Filter {
             complaints
                 .push("payload does not narrow ended deadlines, whose payloads are not kept".to_owned());
         }
-        if narrow.reason.is_some() && state != "dead" {
-            complaints
-                .push("reason narrows the dead alone: what is tried again has none that is kept".to_owned());
+        if narrow.reason.is_some() && state == "ended" {
+            complaints.push("reason does not narrow ended deadlines, of which none is kept".to_owned());
         }
         if state == "ended" && (from.is_some() || to.is_some()) {
             complaints
@@ -73,9 +72,8 @@ impl Filter {
             to: text("to", to),
             shard: shard.flatten(),
             narrow: match state {
-                "dead" => narrow,
                 "ended" => Narrow { reason: None, payload: None, ..narrow },
-                _ => Narrow { reason: None, ..narrow },
+                _ => narrow,
             },
             limit,
             range: (low, high),
