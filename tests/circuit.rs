@@ -124,7 +124,7 @@ async fn of_two_databases_the_one_that_is_away_does_not_hold_the_other_back() {
     // However long the machine took for it.
     let a_second = asked as f64 / began.elapsed().as_secs_f64();
     println!("{asked} in {:?}", began.elapsed());
-    assert!(a_second < 400.0, "{a_second} orders of the one that is away were tried in a second");
+    assert!(a_second < 20.0, "{a_second} orders of the one that is away were tried in a second");
     hook.first_is_down.store(false, Ordering::SeqCst);
     let back = Instant::now();
     closed(&wheel, 1001).await;

@@ -128,10 +128,17 @@ impl Circuit {
         self.probes.clone().acquire_owned().await.ok()
     }
 
-    /// Until when this endpoint is not to be asked; `None` where it may be.
-    pub fn held(&self, endpoint: usize, now: Instant) -> Option<Instant> {
-        let endpoints = self.lock();
-        endpoints.get(endpoint)?.hold.as_ref().map(|hold| hold.until).filter(|until| *until > now)
+    /// Until when this endpoint is not to be asked; `None` where it may be, now. One that counts as away may be asked once an interval, to
+    /// see whether it is back; the rest waits for what that call finds out, since it may hang for as long as a call may.
+    pub fn admit(&self, endpoint: usize, now: Instant) -> Option<Instant> {
+        let mut endpoints = self.lock();
+        let hold = endpoints.get_mut(endpoint)?.hold.as_mut()?;
+        if hold.until > now {
+            return Some(hold.until);
+        }
+        // A pause that it had asked for is over.
+        (hold.until, hold.asked) = (now + self.settings.probe_interval, false);
+        None
     }
 
     /// Whether any endpoint asked for a pause that is not over.
@@ -363,11 +370,29 @@ mod tests {
     }
 
     #[test]
+    fn one_call_an_interval_asks_whether_an_endpoint_is_back_however_long_it_hangs() {
+        let (circuit, start) = (circuit(&["a", "b"]), Instant::now());
+        (0..4).for_each(|_| circuit.note(0, away(None), start));
+        let back = start + 600 * MS;
+        assert_eq!(circuit.admit(0, back), None);
+        assert_eq!(circuit.admit(0, back), Some(back + 500 * MS), "the others wait");
+        assert_eq!(circuit.admit(0, back + 500 * MS), None, "the first still hangs");
+        circuit.note(0, Answer::There, back + 600 * MS);
+        assert_eq!(circuit.admit(0, back + 600 * MS), None);
+        assert_eq!(circuit.admit(0, back + 600 * MS), None, "it is back");
+        // So it is after a pause that it asked for.
+        circuit.note(0, away(Some(1000)), back + 700 * MS);
+        assert_eq!(circuit.admit(0, back + 1700 * MS), None);
+        circuit.note(0, Answer::There, back + 1800 * MS);
+        assert!(!circuit.is_away(0));
+    }
+
+    #[test]
     fn while_one_endpoint_is_there_claiming_goes_on() {
         let (circuit, start) = (circuit(&["a", "b"]), Instant::now());
         (0..4).for_each(|_| circuit.note(0, away(None), start));
         assert_eq!(circuit.pass(start), Pass::Open);
-        assert!(circuit.held(0, start).is_some() && circuit.held(1, start).is_none());
+        assert!(circuit.admit(0, start).is_some() && circuit.admit(1, start).is_none());
         assert!(circuit.is_away(0) && !circuit.is_away(1));
         (0..4).for_each(|_| circuit.note(1, away(None), start + 100 * MS));
         let Pass::Held(until) = circuit.pass(start + 100 * MS) else { panic!("both are away") };

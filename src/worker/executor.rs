@@ -257,21 +257,25 @@ impl Executor {
 
     /// Puts off what goes to an endpoint that is held back while another one is there: it is not asked, and no attempt is counted.
     fn put_off(&self, shard: Shard, leases: &mut Vec<Lease>, permits: &mut OwnedSemaphorePermit) {
-        let now = Instant::now();
-        let held = |lease: &Lease| self.limits.circuit.held(self.hook.endpoint(lease), now);
-        if !self.limits.circuit.any_away() || leases.iter().all(|lease| held(lease).is_none()) {
+        if !self.limits.circuit.any_away() {
             return;
         }
-        let all = std::mem::take(leases);
-        let (waiting, asked): (Vec<_>, Vec<_>) = all.into_iter().partition(|lease| held(lease).is_some());
-        *leases = asked;
+        let now = Instant::now();
+        let (mut waiting, mut verdicts) = (Vec::new(), Vec::new());
+        for lease in std::mem::take(leases) {
+            match self.limits.circuit.admit(self.hook.endpoint(&lease), now) {
+                None => leases.push(lease),
+                Some(until) => {
+                    verdicts.push((lease.id.clone(), What::Wait(until.saturating_duration_since(now))));
+                    waiting.push(lease);
+                }
+            }
+        }
+        if waiting.is_empty() {
+            return;
+        }
         let Some(own) = permits.split(waiting.len()) else { return };
         let batch = self.leases.take(shard, &waiting, self.settings.lease);
-        let verdicts = waiting.into_iter().map(|lease| {
-            let until = held(&lease).unwrap_or(now);
-            (lease.id, What::Wait(until.saturating_duration_since(now)))
-        });
-        let verdicts = verdicts.collect();
         self.hand_over(shard, Judged { batch, leases: self.leases.clone(), verdicts, _permits: own });
     }
 
