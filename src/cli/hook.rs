@@ -88,6 +88,10 @@ impl Closer {
         }
     }
 
+    #[cfg_attr(
+        not(any(feature = "sql", feature = "webhook")),
+        expect(unused_variables, reason = "the other hooks have no secrets")
+    )]
     fn take_secrets_of(&self, config: &WheelConfig, hook: &HookSettings) -> Result<bool> {
         match (self, hook) {
             #[cfg(feature = "webhook")]

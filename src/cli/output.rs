@@ -49,6 +49,7 @@ impl Output {
     }
 
     /// Whether colours are used on a terminal.
+    #[cfg(feature = "top")]
     pub fn draws_colour(&self) -> bool {
         self.colour
     }

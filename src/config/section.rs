@@ -219,7 +219,6 @@ impl<'a> Section<'a> {
     }
 
     /// The section below this one, and the names given in it.
-    #[cfg(any(feature = "sql", feature = "webhook"))]
     fn below(&mut self, table: &str) -> (BTreeSet<String>, Section<'_>) {
         let below = |path: &Vec<String>| path.iter().cloned().chain([table.to_owned()]).collect::<Vec<_>>();
         let (path, fallback) = (below(&self.path), self.fallback.as_ref().map(below));
