@@ -16,6 +16,14 @@ use crate::trace::Traceparent;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fence(pub u64);
 
+impl Fence {
+    /// The fence after a renewal by so much: odd, so that a repeated claim never finds a renewed lease (lua/renew.lua).
+    pub fn renewed(self, extension: Duration) -> Self {
+        let extension = u64::try_from(extension.as_micros()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(extension) | 1)
+    }
+}
+
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)

@@ -407,3 +407,43 @@ async fn a_worker_whose_own_clock_steps_back_neither_panics_nor_closes_twice() {
     assert!(!worker.log().contains("panicked"), "{}", worker.log());
     worker.drain().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_worker_that_is_killed_is_missed_and_what_it_had_is_told() {
+    let (server, stub) = (RedisServer::shared(), Stub::start().await);
+    stub.otherwise(Answer::status(204).after(PATIENCE));
+    let plan = Plan::new(server.url()).shards(2).calling(&stub.url("/close")).worker("lease", "\"20s\"");
+    let fleet = Fleet::new(server, &plan.hook("timeout", "\"18s\"")).await;
+    let mut worker = fleet.start();
+    fleet.known(&[&worker]).await;
+    fleet.enqueue([7], |_| soon(100)).await;
+    fleet.leased(1).await;
+    let order = id("7");
+    let survey = async || fleet.wheel.survey(&order).await.unwrap();
+    let named = format!("pid {} (", worker.pid());
+    let first = eventually(PATIENCE, async || {
+        let seen = survey().await;
+        seen.why().contains(&named).then_some(seen)
+    })
+    .await;
+    assert!(first.why().contains("has it, claimed "), "{}", first.why());
+    assert_eq!(first.holder().unwrap().claim.fence, first.seen.fence.unwrap().0);
+    // It is known by its claim when the lease was renewed, too.
+    let renewed = eventually(PATIENCE, async || {
+        let seen = survey().await;
+        (seen.seen.fence != first.seen.fence).then_some(seen)
+    })
+    .await;
+    assert_eq!(renewed.holder().unwrap().claim.fence, first.seen.fence.unwrap().0, "{}", renewed.why());
+
+    worker.kill9();
+    let presence = eventually(PATIENCE, async || {
+        Some(fleet.wheel.presence().await.ok()?).filter(|presence| presence.workers.is_empty())
+    })
+    .await;
+    assert_eq!(presence.lost.iter().map(|lost| lost.pid).collect::<Vec<_>>(), [worker.pid()]);
+    let why = survey().await.why();
+    assert!(why.contains(&named) && why.contains("had it, and was heard of last "), "{why}");
+    let stats = fleet.run(&["stats"]).ends(0).stdout;
+    assert!(stats.contains("nobody closes orders on this wheel"), "{stats}");
+}

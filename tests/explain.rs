@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duewheel::deadline::{Cause, Deadline, OnConflict, Outcome};
+use duewheel::operator::{Door, Operator, Person};
 use duewheel::shard::Shard;
-use duewheel::wheel::{Settlement, What, WorkerRecord};
+use duewheel::wheel::{BulkAct, BulkFilter, ClaimInHand, Settlement, What, WorkerRecord};
 use serde_json::{Value, json};
 
 use crate::rig::api::Client;
@@ -13,8 +14,9 @@ use crate::rig::cli::Ran;
 use crate::rig::page::Page;
 use crate::rig::redis::RedisServer;
 use crate::rig::shop::{Kind, Shop};
-use crate::rig::wheel::{after, claim, deadline, id};
+use crate::rig::wheel::{after, claim, deadline, heard, id, stays};
 use crate::rig::worker::{Fleet, Plan};
+use crate::rig::{PATIENCE, eventually};
 
 const NET: &str = "[wheel.WHEEL.sweep]\nevery = \"off\"\nrebuild = false\n";
 
@@ -195,6 +197,8 @@ async fn in_every_state_command_line_api_and_page_give_the_same_plain_reason() {
     due("5", Cause::Sweep).await;
     let leases = claim(&wheel, Shard(0), 1).await.leases;
     assert_eq!(leases.len(), 9);
+    let of_1 = leases.iter().find(|lease| lease.id.as_str() == "1").unwrap();
+    let (fence_of_1, claimed_at) = (of_1.fence, wheel.now().await.unwrap());
     let settle = leases.iter().filter_map(|lease| {
         let end = |outcome| What::End { outcome, lease: Arc::new(lease.clone()) };
         let what = match lease.id.as_str() {
@@ -251,6 +255,10 @@ async fn in_every_state_command_line_api_and_page_give_the_same_plain_reason() {
         assert!(lines.iter().any(|line| line.starts_with(what)), "{id}: {lines:?}");
     }
     assert!(told(&story(&doors.fleet, "7")).contains(&"events dead".to_owned()));
+    let failed = "wheel attempt 1 failed: status 503: <busy\\u{a}".to_owned();
+    let of_2 = story(&doors.fleet, "2");
+    assert!(told(&of_2).contains(&failed), "{of_2}");
+    assert_eq!(of_2["failures"][0]["reason"], "status 503: <busy\n");
 
     // A worker says why the hook is not asked.
     let record = WorkerRecord {
@@ -265,8 +273,9 @@ async fn in_every_state_command_line_api_and_page_give_the_same_plain_reason() {
         pauses: std::collections::BTreeMap::new(),
         held_back: vec!["db.example:5432 is not asked: connection refused".to_owned()],
         drained: None,
+        claims: Vec::new(),
     };
-    wheel.announce(&record, Duration::from_secs(600)).await.unwrap();
+    stays(&wheel, &record).await;
     let away = "db.example:5432 is not asked: connection refused";
     assert!(doors.why("3").await.contains(&format!("could not be closed: {away}; it is tried again in")));
     assert!(doors.why("9").await.contains(&format!("every worker is held back: {away}")));
@@ -279,4 +288,48 @@ async fn in_every_state_command_line_api_and_page_give_the_same_plain_reason() {
             .contains("if somebody resumes the wheel by then: the wheel is paused by bert: stock is counted")
     );
     assert_eq!(wheel.inspect(&id("9")).await.unwrap().state.as_str(), "scheduled");
+
+    // The worker that has an order says so, by the claim; and is named when it is lost, until it is forgotten.
+    let claim_of_1 = |ends_us: u64| ClaimInHand {
+        shard: 0,
+        claimed_ms: claimed_at.as_millis(),
+        fence: fence_of_1.0,
+        ends_us: [ends_us, ends_us + 10_000_001],
+    };
+    let has_it = |ends_us| WorkerRecord { claims: vec![claim_of_1(ends_us)], ..record.clone() };
+    stays(&wheel, &has_it(fence_of_1.0)).await;
+    let named = "worker shop-7, pid 4711 (w-1) ha";
+    let told_of = doors.why("1").await;
+    assert!(told_of.starts_with(&format!("{named}s it, claimed ")), "{told_of}");
+    let line = format!("wheel claimed by worker shop-7, pid 4711 (w-1), fence {fence_of_1}");
+    let of_1 = story(&doors.fleet, "1");
+    assert!(told(&of_1).contains(&line), "{of_1}");
+    assert_eq!(of_1["claimed_by"]["worker"], "w-1");
+    assert_eq!(of_1["claimed_by"]["lost"], false);
+    // A renewal may have come since it last said so.
+    stays(&wheel, &has_it(fence_of_1.0 - 10_000_001)).await;
+    assert!(doors.why("1").await.starts_with(named));
+    stays(&wheel, &has_it(fence_of_1.0 - 7)).await;
+    assert!(doors.why("1").await.starts_with("a worker has it"), "another claim is another's");
+    stays(&wheel, &has_it(fence_of_1.0)).await;
+    heard(&wheel, "w-1", wheel.now().await.unwrap().as_millis() - 60_000).await;
+    let told_of = doors.why("1").await;
+    assert!(told_of.starts_with(&format!("{named}d it, and was heard of last 1m")), "{told_of}");
+    assert!(told_of.contains("; another takes it when its lease ends in"), "{told_of}");
+    assert_eq!(story(&doors.fleet, "1")["claimed_by"]["lost"], true);
+
+    // An act on all that fit a filter names no order; it stands in the story of one that something happened to meanwhile.
+    let anna = Operator::new(wheel.clone(), Person::new("anna", Door::Cli).unwrap());
+    let filter = BulkFilter { reason: Some("out of stock".to_owned()), ..BulkFilter::default() };
+    anna.begin_bulk(BulkAct::Revive, filter, None, "stock came").await.unwrap();
+    eventually(PATIENCE, async || {
+        let lines = told(&story(&doors.fleet, "6"));
+        let of_anna = |line: &&String| line.starts_with("people revive by anna, cli, ");
+        lines.iter().find(of_anna).filter(|line| line.ends_with(": stock came, was under way")).map(drop)
+    })
+    .await;
+    assert!(
+        !told(&story(&doors.fleet, "41")).iter().any(|line| line.contains("anna")),
+        "nothing was done to it"
+    );
 }

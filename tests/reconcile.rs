@@ -180,7 +180,7 @@ async fn seeded(kind: Kind, soon: u64) -> (Wheel, Shop) {
     shop.db.run("UPDATE orders SET user_id = -5 WHERE id = 24").await;
     eventually(PATIENCE, async || {
         let seen = wheel.inspect(&id("71")).await.unwrap();
-        (seen.lease_ends_at.unwrap().plus(Duration::from_secs(1)) < seen.now).then_some(())
+        (seen.lease_ends_at().unwrap().plus(Duration::from_secs(1)) < seen.now).then_some(())
     })
     .await;
     (wheel, shop)

@@ -94,7 +94,7 @@ async fn why_an_attempt_failed_is_kept_while_the_deadline_lives() {
         let lease = claim(&wheel, S, nonce).await.leases.remove(0);
         let what = What::Retry(Duration::ZERO, reason.to_owned());
         wheel.settle(S, &[Settlement { id: id("x"), fence: lease.fence, what }]).await.unwrap();
-        wheel.inspect(&id("x")).await.unwrap().failure
+        wheel.inspect(&id("x")).await.unwrap().failure().map(str::to_owned)
     };
     assert_eq!(failed(1, "status 500: a b").await.as_deref(), Some("status 500: a b"));
     // The latest counts, and no more of it than fits; a character is whole or left out.
@@ -103,12 +103,26 @@ async fn why_an_attempt_failed_is_kept_while_the_deadline_lives() {
     assert_eq!(failed(4, "status 502").await.as_deref(), Some("status 502"));
     // While it is leased, too; and it goes where the deadline goes.
     let lease = claim(&wheel, S, 5).await.leases.remove(0);
-    assert_eq!(wheel.inspect(&id("x")).await.unwrap().failure.as_deref(), Some("status 502"));
+    assert_eq!(wheel.inspect(&id("x")).await.unwrap().failure(), Some("status 502"));
     let back = Settlement { id: id("x"), fence: lease.fence, what: What::Back };
     wheel.settle(S, &[back]).await.unwrap();
     wheel.reschedule(&id("x"), after(0), None).await.unwrap().unwrap();
-    assert_eq!(wheel.inspect(&id("x")).await.unwrap().failure, None, "a new moment, a new life");
+    assert_eq!(wheel.inspect(&id("x")).await.unwrap().failures, [], "a new moment, a new life");
     assert_eq!(failed(6, "status 503").await.as_deref(), Some("status 503"));
+    // The five latest, the latest first, each with its moment; also of one that died of the next.
+    for nonce in 7..12 {
+        failed(nonce, &format!("status {nonce}\u{1e}")).await;
+    }
+    let lease = claim(&wheel, S, 12).await.leases.remove(0);
+    let bury = Settlement { id: id("x"), fence: lease.fence, what: What::Bury("gone\u{1e}1 1 x".to_owned()) };
+    wheel.settle(S, &[bury]).await.unwrap();
+    let seen = wheel.inspect(&id("x")).await.unwrap();
+    assert_eq!(seen.death.unwrap().1, "gone 1 1 x");
+    let kept: Vec<_> = seen.failures.iter().map(|one| (one.attempt, one.reason.as_str())).collect();
+    let all = [(6, "status 11 "), (5, "status 10 "), (4, "status 9 "), (3, "status 8 "), (2, "status 7 ")];
+    assert_eq!(kept, all);
+    assert!(seen.failures.iter().all(|one| seen.now.since(one.at.unwrap()) < crate::rig::PATIENCE));
+    assert_eq!(wheel.survey_dead(10).await.unwrap().dead[0].reason, "gone 1 1 x");
     wheel.cancel(&[id("x")]).await;
     let reasons = redis::cmd("EXISTS").arg(format!("dw1:{{{}.0}}:reasons", wheel.name())).to_owned();
     assert_eq!(wheel.store().command(&reasons, "look").await.unwrap(), redis::Value::Int(0));
@@ -432,7 +446,7 @@ async fn resharding_keeps_every_deadline() {
     let wider = wheel.reshard(duewheel::shard::ShardCount::new(7).unwrap(), |_| {}).await.unwrap();
     assert_eq!(wider.stats().await.unwrap().scheduled, 499);
     assert_eq!(wider.inspect(&id("o-007")).await.unwrap().state, State::Ended);
-    assert_eq!(wider.inspect(&id("o-000")).await.unwrap().failure.as_deref(), Some("status 500"));
+    assert_eq!(wider.inspect(&id("o-000")).await.unwrap().failure(), Some("status 500"));
     let found = wider.verify(false).await.unwrap().findings;
     assert!(found.is_empty(), "{found:?}");
     assert!(

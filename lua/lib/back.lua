@@ -11,6 +11,18 @@ local function fits(what, verdict)
   return what == BURY or (what == BACK and #verdict == 1)
 end
 
+-- What is kept of an id's failed attempts: a line each, the latest first, behind the reason of its death, which is empty while it lives
+-- (src/wheel/reasons.rs reads it).
+local FAILURES = 5
+local function failures(past, attempt, why)
+  local lines = { '', format('%.0f %d %s', now, attempt, string.gsub(sub(why, 1, 256), BREAK, ' ')) }
+  for line in string.gmatch(string.match(past or '', BREAK .. '.*') or '', '[^' .. BREAK .. ']+') do
+    if #lines > FAILURES then break end
+    lines[#lines + 1] = line
+  end
+  return table.concat(lines, BREAK)
+end
+
 -- Reads what is needed for the verdicts at these indices, all leased at their fence. Returns what writes them, to be called once all is
 -- read; nil where a slot is moving.
 local function back(moving, ids, verdicts, fence_of, lives, marks)
@@ -33,16 +45,18 @@ local function back(moving, ids, verdicts, fence_of, lives, marks)
       local fence = tonumber(fence_of[i])
       writes[k] = function() end_cancelled(id, cause, attempts + 1, generation, due_at, fence) end
     elseif what == BURY then
+      local past = attempts > 0 and call('HGET', REASONS, id)
       writes[k] = function()
         call('HSET', LIVE, id, live(attempts + 1, 0, flags, note))
-        bury(id, sub(data, 1, 4096))
+        bury(id, sub(data, 1, 4096), past)
       end
     elseif what == BACK then
       plan_place(plan, level, next_at, id)
       writes[k] = function() live_write(id, live(attempts, losses, flags, note), was) end
     else
       local at_ms, word, reason
-      local failed = attempts > 0 -- only then is there a reason, of the latest attempt that failed
+      local failed = attempts > 0 -- only then is anything kept of failures
+      local past = failed and what == RETRY and call('HGET', REASONS, id)
       local was_stage = stage
       if what == STAGE then
         local to, moment, said = string.match(data, '^(%d+) (%d+) ?(.*)$')
@@ -51,7 +65,7 @@ local function back(moving, ids, verdicts, fence_of, lives, marks)
         at_ms = math.max(tonumber(data), now)
       elseif what == RETRY then
         local wait, why = string.match(data, '^(%d+) ?(.*)$')
-        at_ms, reason = now + tonumber(wait), sub(why, 1, 256)
+        at_ms, reason = now + tonumber(wait), why
         attempts, retried = attempts + 1, retried + 1
       else
         at_ms = now + tonumber(data)
@@ -72,9 +86,9 @@ local function back(moving, ids, verdicts, fence_of, lives, marks)
       writes[k] = function()
         call('HSET', BODIES, id, front .. sub(body, HEADER_BYTES + 1))
         live_write(id, live(attempts, 0, flags, note), was)
-        if attempts > 0 and reason and reason ~= '' then
-          call('HSET', REASONS, id, reason)
-        elseif failed and (attempts == 0 or reason) then
+        if attempts > 0 and reason then
+          call('HSET', REASONS, id, failures(past, attempts, reason))
+        elseif failed and attempts == 0 then
           call('HDEL', REASONS, id)
         end
       end

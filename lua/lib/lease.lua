@@ -1,9 +1,11 @@
 -- lease: `leases` is a zset id -> lease end in us, and that end is the fence. This file ends leases that ran out.
 
--- Moves an id to the dead; the caller removes it from where it was.
-local function bury(id, reason)
+local BREAK = '\30' -- between the reason of a death and what is kept of the failures before it
+
+-- Moves an id to the dead; the caller removes it from where it was. `past` is what stands in `reasons` of it, if anything.
+local function bury(id, reason, past)
   call('ZADD', DEAD, now, id)
-  call('HSET', REASONS, id, reason)
+  call('HSET', REASONS, id, string.gsub(reason, BREAK, ' ') .. (string.match(past or '', BREAK .. '.*') or ''))
   count('buried', 1)
   tell({ 'dead', id })
 end
@@ -66,9 +68,10 @@ local function reap_these(expired, poison, any_live, lease_us)
         writes[i] = function() call('HSET', LIVE, id, live(attempts, losses, flags, note)) end
       end
     elseif losses - SUSPECT >= poison then
+      local past = attempts > 0 and call('HGET', REASONS, id)
       writes[i] = function()
         call('HSET', LIVE, id, live(attempts, losses, flags, note))
-        bury(id, format('lost its lease %d times, alone', losses - SUSPECT))
+        bury(id, format('lost its lease %d times, alone', losses - SUSPECT), past)
       end
     else
       plan_place(plan, level, next_at, id)

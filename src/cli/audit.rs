@@ -47,7 +47,8 @@ fn act(word: &str) -> Result<Act, String> {
 /// Lists them.
 pub async fn run(args: &Audit, context: &Context, output: &mut Output) -> Outcome {
     let wheel = context.wheel()?;
-    let filter = AuditFilter { id: args.id.clone(), act: args.act.map(|act| act.as_str().to_owned()) };
+    let filter =
+        AuditFilter { id: args.id.clone(), or_bulk: false, act: args.act.map(|act| act.as_str().to_owned()) };
     let cursor = args.cursor.clone().map(Cursor);
     let page = wheel.audit(&filter, cursor.as_ref(), usize::from(args.limit)).await?;
     if output.is_json() {

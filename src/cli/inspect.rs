@@ -10,7 +10,7 @@ use super::context::Context;
 use super::exit::Exit;
 use super::failure::Outcome;
 use super::output::Output;
-use super::row::{ended_json, entry_json};
+use super::row::{ended_json, entry_json, failures_json};
 use crate::clock::{Moment, distance, show_duration};
 use crate::deadline::{Id, State};
 use crate::error::{escaped, escaped_json};
@@ -70,8 +70,10 @@ fn lines(wheel: &Wheel, id: &Id, seen: &Inspection) -> Vec<(&'static str, String
             lines.push(("reminders", reminders(entry)));
         }
         lines.push(("attempts", format!("{} failed, {} lost", entry.attempts, entry.losses)));
-        if let Some(why) = &seen.failure {
-            lines.push(("failed", escaped(why)));
+        for failure in &seen.failures {
+            let when = failure.at.map_or_else(String::new, |moment| format!("{}, ", at(moment)));
+            lines
+                .push(("failed", format!("{when}attempt {}: {}", failure.attempt, escaped(&failure.reason))));
         }
         if entry.hold_count > 0 {
             lines
@@ -84,7 +86,7 @@ fn lines(wheel: &Wheel, id: &Id, seen: &Inspection) -> Vec<(&'static str, String
             lines.push(("trace", escaped(parent)));
         }
     }
-    if let Some(moment) = seen.lease_ends_at {
+    if let Some(moment) = seen.lease_ends_at() {
         lines.push(("lease ends", at(moment)));
     }
     if let Some((moment, reason)) = &seen.death {
@@ -135,13 +137,15 @@ struct Inspected {
     lease_ends_at: Value,
     #[serde(skip_serializing_if = "Value::is_null")]
     died: Value,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failures: Vec<Value>,
     #[serde(skip_serializing_if = "Value::is_null")]
     ended: Value,
     history: Vec<Event>,
 }
 
 fn object(wheel: &Wheel, id: &Id, seen: &Inspection, why: &str, history: Vec<Event>) -> Inspected {
-    let deadline = seen.entry.as_ref().map(|e| entry_json(e, seen.state.as_str(), seen.failure.as_deref()));
+    let deadline = seen.entry.as_ref().map(|e| entry_json(e, seen.state.as_str(), seen.failure()));
     let died = |(at, reason): &(Moment, String)| json!({"at": at.to_string(), "at_ms": at.as_millis(), "reason": reason});
     Inspected {
         wheel: wheel.name().as_str().to_owned(),
@@ -153,8 +157,9 @@ fn object(wheel: &Wheel, id: &Id, seen: &Inspection, why: &str, history: Vec<Eve
         paused: seen.paused,
         payload: seen.entry.as_ref().and_then(|e| super::row::payload_json(&e.payload)),
         deadline,
-        lease_ends_at: seen.lease_ends_at.map(|at| at.to_string()).into(),
+        lease_ends_at: seen.lease_ends_at().map(|at| at.to_string()).into(),
         died: seen.death.as_ref().map(died).unwrap_or_default(),
+        failures: failures_json(&seen.failures),
         ended: seen.ended.as_ref().map(|e| ended_json(id.as_str(), e)).unwrap_or_default(),
         history,
     }

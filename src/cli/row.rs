@@ -4,7 +4,8 @@ use crate::clock::{Moment, distance, show_duration};
 use crate::error::escaped;
 use crate::wheel::answer::{Entry, Refusal, Row, Scheduled};
 pub use crate::wheel::shape::{
-    EntryJson, ended_json, enqueued_json, entry_json, payload_json, refusal_json, row_json, scheduled_json,
+    EntryJson, ended_json, enqueued_json, entry_json, failures_json, payload_json, refusal_json, row_json,
+    scheduled_json,
 };
 
 /// Where a moved deadline stands, for people: `due 2026-…, fires in 5m`.

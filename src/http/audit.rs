@@ -19,7 +19,7 @@ pub(super) async fn list(call: Call) -> Outcome {
     }
     let limit = usize::try_from(call.query.whole("limit", 1..=500, 50)?).unwrap_or(500);
     let cursor = call.query.text("cursor").map(|text| Cursor(text.to_owned()));
-    let page = call.wheel().audit(&AuditFilter { id, act }, cursor.as_ref(), limit).await;
+    let page = call.wheel().audit(&AuditFilter { id, act, or_bulk: false }, cursor.as_ref(), limit).await;
     let page = page.map_err(|e| call.failed(&e))?;
     let value = json!({
         "wheel": call.wheel().name().as_str(),

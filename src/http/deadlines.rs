@@ -15,7 +15,7 @@ use crate::deadline::{Generation, State};
 use crate::error::Result;
 use crate::trace::Traceparent;
 use crate::wheel::answer::{Answer, Cancelled, Cursor, Enqueued, EnqueuedHow, Inspection, Row};
-use crate::wheel::shape::{EntryJson, ended_json, enqueued_json, entry_json, row_json};
+use crate::wheel::shape::{EntryJson, ended_json, enqueued_json, entry_json, failures_json, row_json};
 use crate::wheel::{Look, Narrow};
 
 /// `PUT …/deadlines/{id}`.
@@ -95,6 +95,8 @@ struct Inspected<'a> {
     lease_ends_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     died: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failures: Vec<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<Value>,
 }
@@ -120,12 +122,10 @@ fn inspected<'a>(call: &'a Call, id: &'a str, seen: &Inspection) -> Inspected<'a
         state: seen.state.as_str(),
         now: seen.now.to_string(),
         paused: seen.paused,
-        deadline: seen
-            .entry
-            .as_ref()
-            .map(|entry| entry_json(entry, seen.state.as_str(), seen.failure.as_deref())),
-        lease_ends_at: seen.lease_ends_at.map(|at| at.to_string()),
+        deadline: seen.entry.as_ref().map(|entry| entry_json(entry, seen.state.as_str(), seen.failure())),
+        lease_ends_at: seen.lease_ends_at().map(|at| at.to_string()),
         died: seen.death.as_ref().map(died),
+        failures: failures_json(&seen.failures),
         ended: seen.ended.as_ref().map(|ended| ended_json(id, ended)),
     }
 }

@@ -5,11 +5,24 @@ use serde_json::json;
 
 use super::call::{Call, Outcome, json};
 use super::problem::Problem;
+use crate::wheel::WorkerRecord;
 
 /// `GET …/workers`.
 pub(super) async fn list(call: Call) -> Outcome {
     let presence = call.wheel().presence().await.map_err(|e| call.failed(&e))?;
-    let value = json!({"wheel": call.wheel().name().as_str(), "workers": presence.workers});
+    let one = |worker: &WorkerRecord| {
+        let mut value = json!(worker);
+        if let Some(heard) = presence.heard.get(&worker.token) {
+            value["heard_at"] = heard.to_string().into();
+        }
+        value
+    };
+    let all = |workers: &[WorkerRecord]| workers.iter().map(one).collect::<Vec<_>>();
+    let value = json!({
+        "wheel": call.wheel().name().as_str(),
+        "workers": all(&presence.workers),
+        "lost": all(&presence.lost),
+    });
     Ok(json(StatusCode::OK, &value))
 }
 

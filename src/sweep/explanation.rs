@@ -12,7 +12,7 @@ use crate::hook::sql::SqlSettings;
 use crate::hook::sql::pages::facts::Fact;
 use crate::hook::sql::pages::trail::Trail;
 use crate::hook::sql::pages::{OrdersTable, TableSettings};
-use crate::wheel::{AuditEntry, AuditFilter, AuditOutcome, Survey, Wheel};
+use crate::wheel::{AuditEntry, AuditFilter, AuditOutcome, Holder, Survey, Wheel};
 
 /// The latest acts of people that are told.
 const ACTS: usize = 50;
@@ -72,7 +72,7 @@ pub enum Table {
 pub struct Explanation {
     /// What the wheel knows of it.
     pub survey: Survey,
-    /// What people did to it by its name, the latest.
+    /// The latest acts of people that name it, or were about all that fit a filter.
     pub acts: Vec<AuditEntry>,
     /// What the shop's database says.
     pub table: Table,
@@ -83,8 +83,8 @@ impl Explanation {
     pub async fn of(wheel: &Wheel, hook: Option<&SqlSettings>, id: &Id) -> Result<Self> {
         let survey = wheel.survey(id).await?;
         // An extra, like the stream of events.
-        let by_name = AuditFilter { id: Some(id.clone()), act: None };
-        let acts = wheel.audit(&by_name, None, ACTS).await.map(|page| page.entries).unwrap_or_default();
+        let about_it = AuditFilter { id: Some(id.clone()), or_bulk: true, act: None };
+        let acts = wheel.audit(&about_it, None, ACTS).await.map(|page| page.entries).unwrap_or_default();
         let table = match hook {
             None => Table::Undeclared,
             Some(hook) => ask(hook, id).await.unwrap_or_else(|e| Table::Away(e.to_string())),
@@ -102,9 +102,12 @@ impl Explanation {
     /// What happened and what is to come, by time.
     pub fn timeline(&self) -> Vec<Told> {
         let (seen, mut told) = (&self.survey.seen, Vec::new());
+        // When something was done to it.
+        let mut moments: Vec<Moment> = Vec::new();
         let mut tell = |at, source, what: String| told.push(Told { at, source, what });
         if let Some(entry) = &seen.entry {
             let placed = Moment::EPOCH.plus(Duration::from_micros(entry.generation.0));
+            moments.push(placed);
             let trace = entry.traceparent.as_ref().map(|trace| format!(", trace {}", escaped(trace)));
             tell(
                 placed,
@@ -116,7 +119,19 @@ impl Explanation {
                 tell(entry.next_at, Source::Wheel, self.next(entry));
             }
         }
-        if let Some(at) = seen.lease_ends_at {
+        for failure in &seen.failures {
+            let Some(at) = failure.at else { continue };
+            let why = if failure.reason.is_empty() { "no reason given" } else { &failure.reason };
+            tell(at, Source::Wheel, format!("attempt {} failed: {}", failure.attempt, escaped(why)));
+        }
+        if let Some(Holder { worker, claim, lost }) = self.survey.holder() {
+            let by = format!("claimed by worker {}, fence {}", worker.named(), claim.fence);
+            tell(claim.claimed_at(), Source::Wheel, by);
+            if let Some(at) = lost {
+                tell(at, Source::Wheel, "that worker was heard of for the last time".to_owned());
+            }
+        }
+        if let Some(at) = seen.lease_ends_at() {
             tell(at, Source::Wheel, "the lease of the worker that has it ends".to_owned());
         }
         if let Some((at, reason)) = &seen.death {
@@ -133,15 +148,17 @@ impl Explanation {
             }
         }
         for event in &self.survey.events {
-            tell(
-                Moment::EPOCH.plus(Duration::from_millis(event.at_ms)),
-                Source::Events,
-                escaped(&event.what),
-            );
+            let at = Moment::EPOCH.plus(Duration::from_millis(event.at_ms));
+            moments.push(at);
+            tell(at, Source::Events, escaped(&event.what));
         }
         for act in &self.acts {
-            let at = act.began_at_ms.unwrap_or(act.at_ms);
-            tell(Moment::EPOCH.plus(Duration::from_millis(at)), Source::People, by_hand(act));
+            let began = Moment::EPOCH.plus(Duration::from_millis(act.began_at_ms.unwrap_or(act.at_ms)));
+            if !act.is_bulk() {
+                tell(began, Source::People, by_hand(act));
+            } else if moments.iter().any(|at| act.lasted(*at)) {
+                tell(began, Source::People, format!("{}, was under way", by_hand(act)));
+            }
         }
         if let Table::Asked(fact, trail) = &self.table {
             if let Some(at) = fact.as_ref().and_then(|fact| fact.close_at) {
@@ -161,12 +178,8 @@ impl Explanation {
         }
         match (entry.stage.0, entry.hold_count, entry.attempts) {
             (1.., _, _) => "a reminder fires".to_owned(),
-            (_, _, 1..) => match &self.survey.seen.failure {
-                Some(why) => {
-                    format!("tried again; attempt {} failed: {}", entry.attempts, escaped(why))
-                }
-                None => format!("tried again, after {} failed attempts", entry.attempts),
-            },
+            (_, _, 1) => "tried again, after a failed attempt".to_owned(),
+            (_, _, 2..) => format!("tried again, after {} failed attempts", entry.attempts),
             (_, 1.., _) => {
                 format!("fires, after {} holds of {} in all", entry.hold_count, show_span(entry.hold_total))
             }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::reasons::Failure;
 use crate::clock::Moment;
 use crate::deadline::{Cause, Generation, Id, Note, Outcome, Payload, Reminders, Stage, State};
 use crate::lease::Fence;
@@ -176,16 +177,29 @@ pub struct Inspection {
     pub now: Moment,
     /// The stored header and body; `None` when absent or ended.
     pub entry: Option<Entry>,
-    /// The lease's end, when leased.
-    pub lease_ends_at: Option<Moment>,
+    /// The fence, which is the lease's end, when leased.
+    pub fence: Option<Fence>,
     /// The time of death and the reason, when dead.
     pub death: Option<(Moment, String)>,
-    /// Why its latest attempt failed, where one did and it is not dead of it.
-    pub failure: Option<String>,
+    /// The latest attempts that failed, the latest first; the one that it died of is not among them.
+    pub failures: Vec<Failure>,
     /// What is remembered of its last end; present also when the id lives again.
     pub ended: Option<Ended>,
     /// Whether the shard is paused.
     pub paused: bool,
+}
+
+impl Inspection {
+    /// The lease's end, when leased.
+    pub fn lease_ends_at(&self) -> Option<Moment> {
+        self.fence.map(|fence| Moment::EPOCH.plus(Duration::from_micros(fence.0)))
+    }
+
+    /// Why its latest attempt failed, where one did and it is not dead of it.
+    pub fn failure(&self) -> Option<&str> {
+        let latest = self.failures.first().filter(|_| self.state != State::Dead)?;
+        Some(latest.reason.as_str()).filter(|reason| !reason.is_empty())
+    }
 }
 
 /// A stored deadline, decoded.
@@ -249,7 +263,7 @@ pub enum Row {
         at: Moment,
         /// The deadline.
         entry: Box<Entry>,
-        /// Why it died, when dead.
+        /// Why it died, when dead; otherwise why its latest attempt failed.
         reason: Option<String>,
     },
     /// Ended.

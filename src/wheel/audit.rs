@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 
 use super::answer::Cursor;
 use super::events::{entries, stamp_ms};
-use super::{Wheel, keys, reply, script};
+use super::{BulkAct, Wheel, keys, reply, script};
+use crate::clock::Moment;
 use crate::deadline::Id;
 use crate::error::{Invalid, Result};
 
@@ -98,6 +99,8 @@ pub struct AuditEntry {
 pub struct AuditFilter {
     /// Those that name this order.
     pub id: Option<Id>,
+    /// With them those that were about all that fit a filter, which may have been about it, too.
+    pub or_bulk: bool,
     /// Those of this word.
     pub act: Option<String>,
 }
@@ -111,9 +114,22 @@ pub struct AuditPage {
     pub next: Option<Cursor>,
 }
 
+impl AuditEntry {
+    /// Whether it was about all that fit a filter.
+    pub fn is_bulk(&self) -> bool {
+        self.ids.is_empty() && self.about.is_some() && BulkAct::WORDS.contains(&self.act.as_str())
+    }
+
+    /// Whether it was under way at that moment.
+    pub fn lasted(&self, at: Moment) -> bool {
+        (self.began_at_ms.unwrap_or(self.at_ms)..=self.at_ms).contains(&at.as_millis())
+    }
+}
+
 impl AuditFilter {
     fn fits(&self, entry: &AuditEntry) -> bool {
-        let id = self.id.as_ref().is_none_or(|id| entry.ids.iter().any(|one| one == id.as_str()));
+        let names = |id: &Id| entry.ids.iter().any(|one| one == id.as_str());
+        let id = self.id.as_ref().is_none_or(|id| names(id) || (self.or_bulk && entry.is_bulk()));
         id && self.act.as_ref().is_none_or(|act| *act == entry.act)
     }
 }

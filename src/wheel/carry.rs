@@ -1,7 +1,7 @@
 //! Carrying deadlines as they are: export reads them with all they have, import takes them over.
 
 use super::answer::{Ended, Entry};
-use super::{Wheel, body, reply, script};
+use super::{Wheel, body, reasons, reply, script};
 use crate::clock::Moment;
 use crate::deadline::{Id, State};
 use crate::error::Result;
@@ -18,7 +18,7 @@ pub enum Carried {
         at: Moment,
         /// The deadline.
         entry: Box<Entry>,
-        /// Why it died.
+        /// Why it died, or why its latest attempt failed; empty where neither is known.
         reason: String,
     },
     /// Ended and remembered.
@@ -78,7 +78,12 @@ fn push_carried(cmd: &mut redis::Cmd, carried: &Carried) {
             };
             let word = if *state == State::Dead { "dead" } else { "scheduled" };
             cmd.arg(word).arg(entry.id.as_bytes()).arg(at.as_millis());
-            cmd.arg(body::encode_stored(entry)).arg(live.encode()).arg(reason);
+            cmd.arg(body::encode_stored(entry)).arg(live.encode());
+            if *state == State::Dead || reason.is_empty() {
+                cmd.arg(reason);
+            } else {
+                cmd.arg(reasons::carried(entry.attempts, reason));
+            }
         }
         Carried::Ended { id, ended } => {
             cmd.arg("ended").arg(id.as_bytes()).arg(ended.ended_at.as_millis());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use redis::Value;
 
+use super::reasons::Reasons;
 use super::{MAX_BATCH, Wheel, reply};
 use crate::clock::Moment;
 use crate::deadline::Id;
@@ -77,7 +78,7 @@ impl Wheel {
             let mut reasons = reply::Reply::array("dead", self.store().command(&cmd, &attempted).await?)?;
             for (id, at) in times {
                 let reason = match reasons.value()? {
-                    Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                    Value::BulkString(bytes) => Reasons::decode(&String::from_utf8_lossy(&bytes)).death,
                     _ => String::new(),
                 };
                 // Whole milliseconds, and never below zero.

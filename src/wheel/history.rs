@@ -2,7 +2,7 @@
 
 use super::answer::Inspection;
 use super::events::{entries, stamp_ms};
-use super::{Held, Wheel, WorkerRecord};
+use super::{Held, Holder, Presence, Wheel};
 use crate::deadline::{Id, State};
 use crate::error::Result;
 
@@ -25,8 +25,8 @@ pub struct Event {
 pub struct Survey {
     /// The deadline.
     pub seen: Inspection,
-    /// The workers of the wheel, where one is waited for and they are known.
-    pub workers: Option<Vec<WorkerRecord>>,
+    /// The workers of the wheel, where one is waited for, or has it, and they are known.
+    pub presence: Option<Presence>,
     /// What holds the wheel as a whole, where its shard is stopped and that is known.
     pub held: Option<Held>,
     /// What the stream of events tells, oldest first.
@@ -34,9 +34,14 @@ pub struct Survey {
 }
 
 impl Survey {
+    /// The worker that has it, or had it when it was lost, and the claim.
+    pub fn holder(&self) -> Option<Holder<'_>> {
+        self.presence.as_ref()?.holder(&self.seen)
+    }
+
     /// Why it is not closed yet, or what became of it, as the wheel alone knows it.
     pub fn why(&self) -> String {
-        self.seen.why(self.workers.as_deref(), self.held.as_ref())
+        self.seen.why(self.presence.as_ref(), self.held.as_ref())
     }
 }
 
@@ -44,9 +49,8 @@ impl Wheel {
     /// All that the wheel knows of an id.
     pub async fn survey(&self, id: &Id) -> Result<Survey> {
         let seen = self.inspect(id).await?;
-        // Only a deadline that waits for a worker depends on there being one.
-        let workers = match seen.state {
-            State::Scheduled => self.presence().await.map(|presence| presence.workers).ok(),
+        let presence = match seen.state {
+            State::Scheduled | State::Leased => self.presence().await.ok(),
             _ => None,
         };
         let held = match seen.paused {
@@ -55,7 +59,7 @@ impl Wheel {
         };
         // The stream is an extra: a user without the right to read it still sees the deadline.
         let events = self.history(id).await.unwrap_or_default();
-        Ok(Survey { seen, workers, held, events })
+        Ok(Survey { seen, presence, held, events })
     }
 
     /// What happened to an id, oldest first, as far back as `events_keep` or the last 20,000 events of its shard reach.

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use tokio::sync::Semaphore;
+use futures_util::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
 
 use super::answer::{Cursor, ForecastBucket, Page, Row, Stats};
+use super::reasons::Reasons;
 use super::{Wheel, body, keys, reply, script};
 use crate::clock::Moment;
 use crate::deadline::{Id, State};
@@ -132,6 +133,7 @@ impl Wheel {
         while reply.len() >= 5 {
             let (raw, at) = (reply.bytes()?, reply.moment()?);
             let (stored, live, reason) = (reply.bytes()?, reply.bytes()?, reply.word()?);
+            let reason = Reasons::decode(&reason).latest(state == State::Dead);
             let row = self.row_of(&raw, state, at, &stored, &live, reason);
             rows.push((at, raw, row));
         }
@@ -145,20 +147,19 @@ impl Wheel {
         at: Moment,
         stored: &[u8],
         live: &[u8],
-        reason: String,
+        reason: Option<String>,
     ) -> Row {
         let entry = Id::from_bytes(raw)
             .ok()
             .and_then(|id| body::decode_entry(&id, stored, live, self.settings().slot_width));
         match entry {
-            Some(entry) => Row::Live {
-                state,
-                at,
-                entry: Box::new(entry),
-                reason: (!reason.is_empty()).then_some(reason),
-            },
+            Some(entry) => {
+                // What an older life left behind is not this one's.
+                let reason = reason.filter(|_| state == State::Dead || entry.attempts > 0);
+                Row::Live { state, at, entry: Box::new(entry), reason }
+            }
             None => {
-                let reason = if reason.is_empty() { "no id or no header of ours".to_owned() } else { reason };
+                let reason = reason.unwrap_or_else(|| "no id or no header of ours".to_owned());
                 Row::Foreign { id: raw.escape_ascii().to_string(), state, reason }
             }
         }
@@ -271,6 +272,16 @@ impl Wheel {
         stretch: Duration,
         count: u32,
     ) -> Result<Vec<Vec<u64>>> {
+        self.forecast_shards(from, stretch, count)?.map_ok(|(_, counts)| counts).try_collect().await
+    }
+
+    /// The same, shard by shard as they are counted, in the order of the shards.
+    pub fn forecast_shards(
+        &self,
+        from: Moment,
+        stretch: Duration,
+        count: u32,
+    ) -> Result<impl Stream<Item = Result<(Shard, Vec<u64>)>>> {
         let stretch_ms = u64::try_from(stretch.as_millis()).unwrap_or(u64::MAX);
         if stretch_ms == 0 || count == 0 || count > 1500 {
             return Err(Invalid::new(
@@ -280,12 +291,10 @@ impl Wheel {
             )
             .into());
         }
-        let turns = Semaphore::new(FORECASTS);
-        let shards = self.shards().all().map(async |shard| {
-            let _turn = turns.acquire().await;
-            self.forecast_of(shard, from, stretch_ms, count).await
+        let shards = self.shards().all().map(move |shard| async move {
+            Ok((shard, self.forecast_of(shard, from, stretch_ms, count).await?))
         });
-        try_join_all(shards).await
+        Ok(stream::iter(shards).buffered(FORECASTS))
     }
 
     async fn forecast_of(&self, shard: Shard, from: Moment, stretch_ms: u64, count: u32) -> Result<Vec<u64>> {

@@ -6,10 +6,12 @@ use futures_util::future::try_join_all;
 
 use super::answer::Inspection;
 use super::inspect::{from_micros, or_empty};
+use super::reasons::Reasons;
 use super::{MAX_BATCH, Wheel, body, reply, script};
 use crate::clock::Moment;
 use crate::deadline::{Id, State};
 use crate::error::Result;
+use crate::lease::Fence;
 use crate::shard::Shard;
 
 impl Wheel {
@@ -52,9 +54,9 @@ impl Wheel {
                 shard,
                 now,
                 entry: None,
-                lease_ends_at: None,
+                fence: None,
                 death: None,
-                failure: None,
+                failures: Vec::new(),
                 ended: None,
                 paused: false,
             };
@@ -77,19 +79,17 @@ impl Wheel {
             let (stored, live) = (reply.bytes()?, reply.bytes()?);
             let ended = body::decode_ended(&reply.bytes()?);
             let entry = body::decode_entry(id, &stored, &live, self.settings().slot_width);
-            let has_failed = entry.as_ref().is_some_and(|entry| entry.attempts > 0) && !reason.is_empty();
-            let (death, failure) = match state {
-                State::Dead => (Some((Moment::EPOCH.plus(Duration::from_millis(at)), reason)), None),
-                _ => (None, has_failed.then_some(reason)),
-            };
+            let reasons = Reasons::decode(&reason);
+            let has_failed = entry.as_ref().is_some_and(|entry| entry.attempts > 0);
+            let died_at = Moment::EPOCH.plus(Duration::from_millis(at));
             all.push(Inspection {
                 state,
                 shard,
                 now,
                 entry,
-                lease_ends_at: (state == State::Leased).then(|| from_micros(at)),
-                death,
-                failure,
+                fence: (state == State::Leased).then_some(Fence(at)),
+                death: (state == State::Dead).then_some((died_at, reasons.death)),
+                failures: if has_failed { reasons.failures } else { Vec::new() },
                 ended,
                 paused,
             });

@@ -1,12 +1,20 @@
-//! Who serves the wheel: workers say that they live, and learn of each other. Only preference hangs on it, never correctness.
+//! Who serves the wheel: workers say that they live and what they have in hand, and learn of each other. Only preference hangs on it, never
+//! correctness.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::answer::Inspection;
+use super::inspect::from_micros;
 use super::{Wheel, keys, reply};
 use crate::clock::{Moment, Reading};
 use crate::deadline::Note;
-use crate::error::Result;
+use crate::error::{Result, escaped};
+
+/// A worker that was not heard of for so long is lost. It says that it lives once a second.
+pub const LOST: Duration = Duration::from_secs(4);
+/// A lost worker is remembered for so long: whoever looks for an order that it had wants to know.
+const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// What a worker says of itself, once a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -37,18 +45,78 @@ pub struct WorkerRecord {
     /// Who told it to drain, and why: it claims nothing until it is told to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained: Option<Note>,
+    /// The claims that it has in hand, the oldest first, as many as it tells of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<ClaimInHand>,
 }
 
-/// The workers that were heard of lately.
+/// A claim whose leases a worker has in hand: all of one claim end at the same moment, so that a lease tells whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ClaimInHand {
+    /// Whose deadlines they are.
+    pub shard: u16,
+    /// When it was claimed, in milliseconds since the epoch by Redis's clock.
+    pub claimed_ms: u64,
+    /// The fence of the claim: hook, audit row and history carry it, also after renewals.
+    pub fence: u64,
+    /// When the leases end, in microseconds by Redis's clock; and after the next renewal, which may have come since.
+    pub ends_us: [u64; 2],
+}
+
+impl WorkerRecord {
+    /// `host, pid 77 (token)`: for people, escaped.
+    pub fn named(&self) -> String {
+        format!("{}, pid {} ({})", escaped(&self.host), self.pid, escaped(&self.token))
+    }
+}
+
+impl ClaimInHand {
+    /// When it was claimed.
+    pub fn claimed_at(&self) -> Moment {
+        Moment::EPOCH.plus(Duration::from_millis(self.claimed_ms))
+    }
+}
+
+/// The workers of a wheel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Presence {
-    /// Their records, by token.
+    /// Those that were heard of lately, by token.
     pub workers: Vec<WorkerRecord>,
+    /// Those that were not, and never said that they leave, the latest first.
+    pub lost: Vec<WorkerRecord>,
+    /// When each of both was heard of last, by Redis's clock, by its token.
+    pub heard: BTreeMap<String, Moment>,
+}
+
+/// Who has a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder<'a> {
+    /// The worker.
+    pub worker: &'a WorkerRecord,
+    /// The claim by which it has it.
+    pub claim: &'a ClaimInHand,
+    /// When it was heard of last, where it is lost.
+    pub lost: Option<Moment>,
+}
+
+impl Presence {
+    /// Who has this deadline, where it is leased and the worker has told of the claim: a claim of the last second it has not.
+    pub fn holder(&self, seen: &Inspection) -> Option<Holder<'_>> {
+        let ends_us = seen.fence?.0;
+        let mut all = self.workers.iter().chain(&self.lost);
+        all.find_map(|worker| {
+            let has = |claim: &&ClaimInHand| claim.shard == seen.shard.0 && claim.ends_us.contains(&ends_us);
+            let claim = worker.claims.iter().find(has)?;
+            let is_lost = self.lost.iter().any(|lost| lost.token == worker.token);
+            let lost = self.heard.get(&worker.token).copied().filter(|_| is_lost);
+            Some(Holder { worker, claim, lost })
+        })
+    }
 }
 
 impl Wheel {
-    /// Says that a worker lives and returns all that do: heard of within `ttl`, by Redis's clock, which is returned too.
-    pub async fn announce(&self, record: &WorkerRecord, ttl: Duration) -> Result<(Presence, Reading)> {
+    /// Says that a worker lives and returns who else does, and what Redis's clock shows.
+    pub async fn announce(&self, record: &WorkerRecord) -> Result<(Presence, Reading)> {
         let text = serde_json::to_string(record).unwrap_or_default();
         let clock = self.store().read_clock().await?;
         let now = clock.us / 1000;
@@ -60,7 +128,7 @@ impl Wheel {
         let mut cmd = redis::cmd("HSET");
         cmd.arg(&roster).arg(&record.token).arg(text);
         store.command(&cmd, "announce worker").await?;
-        let gone_before = now.saturating_sub(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        let gone_before = now.saturating_sub(u64::try_from(REMEMBERED.as_millis()).unwrap_or(u64::MAX));
         let mut cmd = redis::cmd("ZRANGEBYSCORE");
         cmd.arg(&seen).arg("-inf").arg(format!("({gone_before}"));
         let gone = tokens(store.command(&cmd, "read roster").await?)?;
@@ -74,7 +142,7 @@ impl Wheel {
             cmd.arg(&seen).arg(&gone);
             store.command(&cmd, "forget workers").await?;
         }
-        Ok((self.presence().await?, clock))
+        Ok((self.presence_at(from_micros(clock.us)).await?, clock))
     }
 
     /// Says that a worker leaves, and forgets its last claims.
@@ -128,19 +196,32 @@ impl Wheel {
         }
     }
 
-    /// The workers that were heard of lately.
+    /// The workers of the wheel.
     pub async fn presence(&self) -> Result<Presence> {
+        self.presence_at(from_micros(self.store().read_clock().await?.us)).await
+    }
+
+    async fn presence_at(&self, now: Moment) -> Result<Presence> {
+        let heard = self.heartbeats().await?;
         let mut cmd = redis::cmd("HVALS");
         cmd.arg(keys::of_wheel(self.name(), "roster"));
         let records = tokens(self.store().command(&cmd, "read roster").await?)?;
-        let mut workers: Vec<WorkerRecord> =
-            records.iter().filter_map(|record| serde_json::from_str(record).ok()).collect();
-        workers.sort_by(|a, b| a.token.cmp(&b.token));
-        Ok(Presence { workers })
+        let mut presence = Presence::default();
+        for record in records.iter().filter_map(|record| serde_json::from_str::<WorkerRecord>(record).ok()) {
+            match heard.get(&record.token) {
+                Some(at) if now.since(*at) <= LOST => presence.workers.push(record),
+                Some(_) => presence.lost.push(record),
+                // It has just left.
+                None => {}
+            }
+        }
+        presence.workers.sort_by(|a, b| a.token.cmp(&b.token));
+        presence.lost.sort_by_key(|record| std::cmp::Reverse(heard.get(&record.token).copied()));
+        presence.heard = heard;
+        Ok(presence)
     }
 
-    /// When each worker was heard of last, by Redis's clock, by its token.
-    pub async fn heartbeats(&self) -> Result<BTreeMap<String, Moment>> {
+    async fn heartbeats(&self) -> Result<BTreeMap<String, Moment>> {
         let mut cmd = redis::cmd("ZRANGEBYSCORE");
         cmd.arg(keys::of_wheel(self.name(), "seen")).arg("-inf").arg("+inf").arg("WITHSCORES");
         let mut seen = tokens(self.store().command(&cmd, "read roster").await?)?.into_iter();

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::answer::{Ended, Enqueued, Entry, Refusal, Row, Scheduled, Stats};
+use super::reasons::Failure;
 use super::{Bucket, Incident, IncidentKind, Trip, WorkerRecord};
 use crate::clock::show_duration;
 use crate::deadline::Payload;
@@ -72,6 +73,12 @@ pub fn entry_json(entry: &Entry, state: &'static str, reason: Option<&str>) -> E
         reason: reason.map(str::to_owned),
         payload: payload_json(&entry.payload),
     }
+}
+
+/// Attempts that failed for a machine.
+pub fn failures_json(failures: &[Failure]) -> Vec<Value> {
+    let one = |failure: &Failure| json!({"at": failure.at.map(|at| at.to_string()), "attempt": failure.attempt, "reason": failure.reason});
+    failures.iter().map(one).collect()
 }
 
 /// The end of a deadline for a machine.

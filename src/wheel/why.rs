@@ -1,15 +1,14 @@
 //! Why a deadline is not closed yet: what the wheel knows, in one sentence.
 
 use super::answer::{Ended, Entry, Inspection};
-use super::{Held, WorkerRecord, held_back};
+use super::{Held, Holder, Presence, WorkerRecord, held_back};
 use crate::clock::{distance, show_span};
 use crate::deadline::{Cause, Outcome, Stage, State};
 use crate::error::escaped;
 
 impl Inspection {
-    /// Why it is not closed yet, or what became of it: one sentence, as the wheel alone knows it. `workers` are those that serve the wheel,
-    /// and `held` is what holds it as a whole, where that is known.
-    pub fn why(&self, workers: Option<&[WorkerRecord]>, held: Option<&Held>) -> String {
+    /// Why it is not closed yet, or what became of it: one sentence, as the wheel alone knows it. `presence` is of its workers, and `held` is what holds it as a whole, where that is known.
+    pub fn why(&self, presence: Option<&Presence>, held: Option<&Held>) -> String {
         let (seen, now) = (self, self.now);
         match (seen.state, &seen.entry) {
             (State::Absent, _) => {
@@ -24,15 +23,37 @@ impl Inspection {
                 format!("it was put aside and waits for a person: {reason}")
             }
             (State::Leased, entry) => {
-                let ends = seen.lease_ends_at.map(|at| distance(at, now)).unwrap_or_default();
                 let cancelled = entry.as_ref().is_some_and(|e| e.cancelled);
                 let then = if cancelled { "; it was cancelled meanwhile and is not tried again" } else { "" };
-                format!("a worker has it; its lease ends {ends}{then}")
+                leased_why(seen, presence.and_then(|presence| presence.holder(seen))) + then
             }
-            (State::Scheduled, Some(entry)) => scheduled_why(entry, seen, workers, held),
+            (State::Scheduled, Some(entry)) => {
+                scheduled_why(entry, seen, presence.map(|presence| presence.workers.as_slice()), held)
+            }
             (State::Scheduled, None) => "its record cannot be read; see duewheel verify".to_owned(),
         }
     }
+}
+
+/// Who has it; and the failures before, which are why it is tried again.
+fn leased_why(seen: &Inspection, holder: Option<Holder<'_>>) -> String {
+    let ends = seen.lease_ends_at().map(|at| distance(at, seen.now)).unwrap_or_default();
+    let mut why = match holder {
+        None => format!("a worker has it; its lease ends {ends}"),
+        Some(Holder { worker, claim, lost: None }) => {
+            let since = distance(claim.claimed_at(), seen.now);
+            format!("worker {} has it, claimed {since}; its lease ends {ends}", worker.named())
+        }
+        Some(Holder { worker, lost: Some(heard), .. }) => format!(
+            "worker {} had it, and was heard of last {}; another takes it when its lease ends {ends}",
+            worker.named(),
+            distance(heard, seen.now)
+        ),
+    };
+    if let (Some(reason), Some(failure)) = (seen.failure(), seen.failures.first()) {
+        why += &format!("; attempt {} failed: {}", failure.attempt, escaped(reason));
+    }
+    why
 }
 
 fn scheduled_why(
@@ -51,7 +72,7 @@ fn scheduled_why(
             let close = distance(entry.due_at, now);
             format!("it is not due yet; a reminder fires {when}, the close {close}")
         } else if entry.attempts > 0 && entry.next_at > entry.due_at {
-            let reason = seen.failure.as_ref().map_or_else(String::new, |why| format!(": {}", escaped(why)));
+            let reason = seen.failure().map_or_else(String::new, |why| format!(": {}", escaped(why)));
             format!("attempt {} failed{reason}; it is tried again {when}", entry.attempts)
         } else if entry.hold_count > 0 && entry.next_at > entry.due_at {
             format!("it is held while a payment is in progress; it fires {when}")

@@ -1,7 +1,7 @@
 //! Leases in hand, and the heartbeat that makes them last: when a third of a lease is over, it is extended by a third, so that a slow
 //! hook of a living worker is never overtaken.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::deadline::{Id, Stage};
 use crate::error::Result;
 use crate::lease::{Fence, Lease};
 use crate::shard::Shard;
-use crate::wheel::{Renewed, Wheel};
+use crate::wheel::{ClaimInHand, Renewed, Wheel};
 
 /// The batches in hand, by number.
 #[derive(Debug, Default)]
@@ -27,6 +27,10 @@ pub struct Batch {
     number: u64,
     shard: Shard,
     count: usize,
+    /// Redis's clock at the claim, in milliseconds, and the claim's fence.
+    claimed: (u64, Fence),
+    /// What a renewal adds.
+    extension: Duration,
     /// Where reminders are among them, until when each lease may be trusted: a reminder's may end sooner than its neighbours', and is
     /// never renewed, because it must end where the next stage begins.
     own_ends: Vec<Instant>,
@@ -54,7 +58,18 @@ impl Leases {
         };
         let reminds = leases.iter().any(|lease| lease.stage != Stage::CLOSE);
         let own_ends = leases.iter().filter(|_| reminds).map(|lease| lease.trusted_until).collect();
-        let batch = Arc::new(Batch { number, shard, count: leases.len(), own_ends, held: Mutex::new(held) });
+        let claimed =
+            leases.first().map_or((0, Fence(0)), |lease| (lease.redis_clock.us / 1000, lease.fence));
+        let batch = Batch {
+            number,
+            shard,
+            count: leases.len(),
+            claimed,
+            extension: lease / 3,
+            own_ends,
+            held: Mutex::new(held),
+        };
+        let batch = Arc::new(batch);
         self.lock().insert(number, batch.clone());
         batch
     }
@@ -69,6 +84,18 @@ impl Leases {
         self.lock().values().map(|batch| batch.count).sum()
     }
 
+    /// The claims in hand, the oldest first, at most so many.
+    pub fn claims(&self, most: usize) -> Vec<ClaimInHand> {
+        let batches: Vec<_> = self.lock().values().cloned().collect();
+        // A claim may be in hand as many batches.
+        let all = batches.iter().flat_map(|batch| batch.claims());
+        let all: BTreeMap<_, _> = all.map(|claim| ((claim.shard, claim.ends_us[0]), claim)).collect();
+        let mut all: Vec<_> = all.into_values().collect();
+        all.sort_by_key(|claim| claim.claimed_ms);
+        all.truncate(most);
+        all
+    }
+
     fn due(&self, now: Instant) -> Vec<Arc<Batch>> {
         let renews = |batch: &&Arc<Batch>| batch.own_ends.is_empty() && batch.lock().renew_at <= now;
         self.lock().values().filter(renews).cloned().collect()
@@ -80,6 +107,24 @@ impl Leases {
 }
 
 impl Batch {
+    /// The claim that it is of; each reminder's lease ends by itself, and is told by itself.
+    fn claims(&self) -> Vec<ClaimInHand> {
+        let held = self.lock();
+        let mut fences: Vec<Fence> = held.fences.iter().filter_map(|(_, fence)| *fence).collect();
+        fences.dedup();
+        let (claimed_ms, fence) = self.claimed;
+        let claim = |current: Fence| {
+            let renewed = if self.own_ends.is_empty() { current.renewed(self.extension) } else { current };
+            ClaimInHand {
+                shard: self.shard.0,
+                claimed_ms,
+                fence: if self.own_ends.is_empty() { fence.0 } else { current.0 },
+                ends_us: [current.0, renewed.0],
+            }
+        };
+        fences.into_iter().map(claim).collect()
+    }
+
     /// The current fence of the lease at that place in the batch; `None` where it was lost or can be trusted no more.
     pub fn fence(&self, at: usize, now: Instant) -> Option<Fence> {
         let held = self.lock();
@@ -107,7 +152,8 @@ impl Heartbeat {
         Self { wheel, leases, lease, tally }
     }
 
-    async fn renew(&self, batch: &Batch, extension: Duration) -> Result<()> {
+    async fn renew(&self, batch: &Batch) -> Result<()> {
+        let extension = batch.extension;
         let asked: Vec<(usize, Id, Fence)> = {
             let held = batch.lock();
             if Instant::now() >= held.trusted_until {
@@ -142,10 +188,9 @@ impl Service for Heartbeat {
     const NAME: &'static str = "heartbeat";
 
     async fn pass(&mut self) -> Result<Duration> {
-        let extension = self.lease / 3;
         let mut failure = None;
         for batch in self.leases.due(Instant::now()) {
-            if let Err(e) = self.renew(&batch, extension).await {
+            if let Err(e) = self.renew(&batch).await {
                 failure = Some(e);
             }
         }

@@ -17,8 +17,8 @@ use crate::wheel::{Wheel, WorkerRecord};
 
 /// A worker says that it lives this often.
 const BEAT: Duration = Duration::from_secs(1);
-/// A worker that was not heard of for so long is gone.
-const GONE: Duration = Duration::from_secs(4);
+/// It tells of so many of its claims: some 100 bytes each.
+const CLAIMS: usize = 200;
 
 /// Which shards this worker prefers.
 #[derive(Debug)]
@@ -90,6 +90,7 @@ pub fn record(token: &str) -> WorkerRecord {
         pauses: std::collections::BTreeMap::new(),
         held_back: Vec::new(),
         drained: None,
+        claims: Vec::new(),
     }
 }
 
@@ -121,6 +122,7 @@ impl Service for Roster {
     async fn pass(&mut self) -> Result<Duration> {
         let parts = &self.parts;
         self.record.in_flight = parts.leases.count() as u64;
+        self.record.claims = parts.leases.claims(CLAIMS);
         self.record.clocks = parts.limits.clocks.offsets();
         let now = Instant::now();
         let pauses = parts.limits.circuit.asked_pauses(now).into_iter().filter_map(|(name, left)| {
@@ -136,7 +138,7 @@ impl Service for Roster {
         self.record.drained = parts.limits.drained();
         self.record.draining = parts.stop.is_cancelled() || self.record.drained.is_some();
         self.record.held_back = parts.limits.reasons();
-        let (presence, clock) = self.wheel.announce(&self.record, GONE).await?;
+        let (presence, clock) = self.wheel.announce(&self.record).await?;
         parts.limits.clocks.see_redis(clock);
         for (endpoint, until) in presence.workers.iter().flat_map(|worker| &worker.pauses) {
             let left = until.saturating_mul(1000).saturating_sub(clock.us);

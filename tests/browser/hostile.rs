@@ -8,7 +8,7 @@ use duewheel::wheel::{Settlement, What, WorkerRecord};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::rig::wheel::ask;
+use crate::rig::wheel::{ask, stays};
 
 /// Cross-site scripting as attackers write it: elements, attributes, breaking out of quotes, of comments, of scripts and of styles, URLs,
 /// other spellings, and what other template languages would evaluate.
@@ -94,8 +94,9 @@ async fn seed(server: &RedisServer, wheel: &Wheel) {
             pauses: BTreeMap::from([((*text).to_owned(), 4_102_444_800_000)]),
             held_back: texts("held back: "),
             drained: None,
+            claims: Vec::new(),
         };
-        wheel.announce(&record, Duration::from_secs(3600)).await.unwrap();
+        stays(wheel, &record).await;
     }
     let key = |rest: &str| format!("dw1:{{{}}}:{rest}", wheel.name());
     for text in STRINGS {

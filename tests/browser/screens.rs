@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::rig::redis::RedisOptions;
-use crate::rig::wheel::{bury, id};
+use crate::rig::wheel::{bury, id, stays};
 use crate::rig::{PATIENCE, eventually};
 
 /// Something of everything: scheduled, held, dead for three reasons, ended; a worker that is held back; an hour of work; runs of every job
@@ -44,8 +44,9 @@ pub async fn fill(scene: &Scene) {
         pauses: BTreeMap::from([("shop.example:443".to_owned(), 4_102_444_800_000)]),
         held_back: vec!["shop.example:443 is not asked: status 503".to_owned()],
         drained: None,
+        claims: Vec::new(),
     };
-    wheel.announce(&record, Duration::from_secs(3600)).await.unwrap();
+    stays(wheel, &record).await;
     hour(wheel).await;
     for job in ["feed", "sweep", "rebuild"] {
         ran(wheel, job, &report(job));

@@ -15,7 +15,7 @@ use duewheel::slot::{Slot, SlotWidth};
 use duewheel::wheel::answer::{
     Answer, Cancelled, Ended, Enqueued, EnqueuedHow, Entry, Inspection, Refusal, Scheduled, Settled,
 };
-use duewheel::wheel::{Reminded, Renewed, What};
+use duewheel::wheel::{Failure, Reminded, Renewed, What};
 
 /// The ids of a history; their order is the order of their bytes.
 pub const IDS: [&str; 3] = ["a", "b", "c"];
@@ -61,8 +61,8 @@ pub struct Life {
     pub held_ms: u64,
     pub cause: Cause,
     pub attempts: u32,
-    /// Why the latest attempt failed; says something only while there are any.
-    pub failure: String,
+    /// The latest attempts that failed, the latest first; says something only while there are any.
+    pub failures: Vec<Failure>,
     pub losses: u32,
     pub cancelled: bool,
     pub note: Option<Note>,
@@ -235,7 +235,7 @@ impl Model {
                     held_ms: 0,
                     cause,
                     attempts: 0,
-                    failure: String::new(),
+                    failures: Vec::new(),
                     losses: 0,
                     cancelled: false,
                     note: None,
@@ -634,14 +634,23 @@ impl Model {
         let mut to = match what {
             What::End { .. } | What::Back => return Settled::Done,
             What::Bury(reason) => {
+                if life.attempts == 0 {
+                    life.failures.clear();
+                }
                 (life.attempts, life.losses) = (life.attempts + 1, 0);
                 life.place = Place::Dead { at_ms: now, reason: reason.clone() };
                 self.count("buried");
                 return Settled::Done;
             }
             What::Retry(wait, reason) => {
+                if life.attempts == 0 {
+                    life.failures.clear();
+                }
                 life.attempts += 1;
-                life.failure.clone_from(reason);
+                let failure =
+                    Failure { at: Some(moment(now)), attempt: life.attempts, reason: reason.clone() };
+                life.failures.insert(0, failure);
+                life.failures.truncate(5);
                 counted = Some("retried");
                 now + millis(*wait)
             }
@@ -744,14 +753,14 @@ impl Model {
                 payload: life.payload.clone(),
                 traceparent: None,
             }),
-            lease_ends_at: self.fence(id).map(|end| moment(end / 1000)),
+            fence: self.fence(id).map(Fence),
             death: life.and_then(|life| match &life.place {
                 Place::Dead { at_ms, reason } => Some((moment(*at_ms), reason.clone())),
                 _ => None,
             }),
-            failure: life
-                .filter(|life| life.attempts > 0 && !matches!(life.place, Place::Dead { .. }))
-                .map(|life| life.failure.clone()),
+            failures: life
+                .filter(|life| life.attempts > 0)
+                .map_or_else(Vec::new, |life| life.failures.clone()),
             ended: self.remembered(id).cloned(),
             paused: self.paused,
         }

@@ -121,7 +121,8 @@ async fn the_audit_is_paged_newest_first_and_narrowed_by_id_and_by_act() {
         assert_eq!(paged, whole, "pages of {limit}: each act once, in the same order");
     }
     let narrowed = |id: Option<&str>, act: Option<&str>| {
-        let filter = AuditFilter { id: id.map(crate::rig::wheel::id), act: act.map(str::to_owned) };
+        let act = act.map(str::to_owned);
+        let filter = AuditFilter { id: id.map(crate::rig::wheel::id), act, or_bulk: false };
         let wheel = wheel.clone();
         async move { wheel.audit(&filter, None, 100).await.unwrap().entries.len() }
     };

@@ -8,7 +8,9 @@ use duewheel::deadline::{Cause, Deadline, DueAt, Id, OnConflict, Payload};
 use duewheel::lease::Lease;
 use duewheel::shard::{Shard, ShardCount, WheelName};
 use duewheel::wheel::answer::{Answer, Enqueued};
-use duewheel::wheel::{Ask, Claimed, RedisSettings, Settlement, Store, What, Wheel, WheelSettings};
+use duewheel::wheel::{
+    Ask, Claimed, RedisSettings, Settlement, Store, What, Wheel, WheelSettings, WorkerRecord,
+};
 
 use super::redis::RedisServer;
 
@@ -20,9 +22,13 @@ pub fn settings(shards: u32) -> WheelSettings {
 
 /// A wheel with these settings on that server, formatted.
 pub async fn wheel_of(server: &RedisServer, settings: WheelSettings) -> Wheel {
+    wheel_at(server.url(), settings).await
+}
+
+/// The same at that address.
+pub async fn wheel_at(url: String, settings: WheelSettings) -> Wheel {
     // A test that says nothing about time must not fail because the machine is loaded.
-    let redis =
-        RedisSettings { response_timeout: super::PATIENCE, ..RedisSettings::new(server.url().into()) };
+    let redis = RedisSettings { response_timeout: super::PATIENCE, ..RedisSettings::new(url.into()) };
     let store = Store::new(&redis).unwrap();
     let wheel = Wheel::new(Arc::new(store), settings);
     wheel.format().await.unwrap();
@@ -32,6 +38,20 @@ pub async fn wheel_of(server: &RedisServer, settings: WheelSettings) -> Wheel {
 /// A wheel of its own name with that many shards, formatted.
 pub async fn wheel(server: &RedisServer, shards: u32) -> Wheel {
     wheel_of(server, settings(shards)).await
+}
+
+/// Says that a worker lives, and will be heard of for a day.
+pub async fn stays(wheel: &Wheel, record: &WorkerRecord) {
+    wheel.announce(record).await.unwrap();
+    let tomorrow = wheel.now().await.unwrap().as_millis() + 86_400_000;
+    heard(wheel, &record.token, tomorrow).await;
+}
+
+/// Has a worker heard of at that moment for the last time.
+pub async fn heard(wheel: &Wheel, token: &str, at_ms: u64) {
+    let mut cmd = redis::cmd("ZADD");
+    cmd.arg(format!("dw1:{{{}}}:seen", wheel.name())).arg(at_ms).arg(token);
+    wheel.store().command(&cmd, "set when a worker was heard of").await.unwrap();
 }
 
 pub fn id(text: &str) -> Id {

@@ -213,7 +213,7 @@ fn answers() -> Value {
             "state": {"enum": ["scheduled", "leased", "dead", "ended"]},
             "now": reference("Instant"), "paused": {"type": "boolean"},
             "deadline": reference("Deadline"), "lease_ends_at": reference("Instant"),
-            "died": {"type": "object"}, "ended": reference("Ended"),
+            "died": {"type": "object"}, "failures": failures(), "ended": reference("Ended"),
         })),
         "Page": open(&["wheel", "deadlines", "next"], json!({
             "wheel": {"type": "string"},
@@ -248,6 +248,13 @@ fn answers() -> Value {
     })
 }
 
+/// Attempts that failed, as far as they are kept.
+fn failures() -> Value {
+    json!({"type": "array", "description": "The latest attempts that failed, the latest first, at most five.", "items": open(&["attempt", "reason"], json!({
+        "at": {"anyOf": [reference("Instant"), {"type": "null"}]}, "attempt": {"type": "integer"}, "reason": {"type": "string"},
+    }))})
+}
+
 /// The answers about what people do.
 fn people() -> Value {
     let whole = json!({"type": "integer", "minimum": 0});
@@ -264,6 +271,16 @@ fn people() -> Value {
         "asked": whole, "done": whole, "said": text,
         "outcome": {"enum": ["begun", "done", "partial", "refused", "failed", "unknown", "stopped"]},
     });
+    let workers = json!({"type": "array", "items": open(&["token", "host", "pid", "version", "draining"], json!({
+        "token": text, "host": text, "pid": whole, "version": text, "started_ms": reference("Millis"), "in_flight": whole,
+        "draining": {"type": "boolean"}, "held_back": {"type": "array", "items": text}, "drained": {"type": "object"},
+        "claims": {"type": "array", "description": "In hand, the oldest first.", "items": {"type": "object"}},
+        "heard_at": reference("Instant"),
+    }))});
+    let claimed_by = json!({
+        "type": ["object", "null"],
+        "description": "The worker that has it; null where it is not leased, or was claimed within the last second.",
+    });
     let needed = ["id", "act", "filter", "by", "state", "matched", "done", "refused", "left"];
     json!({
         "Explanation": open(&["wheel", "id", "state", "why", "timeline"], json!({
@@ -272,6 +289,7 @@ fn people() -> Value {
             "timeline": {"type": "array", "items": open(&["at", "source", "what"], json!({
                 "at": reference("Instant"), "at_ms": reference("Millis"), "source": {"enum": ["wheel", "events", "people", "table", "audit"]}, "what": text,
             }))},
+            "claimed_by": claimed_by, "failures": failures(),
             "row": {"type": ["object", "null"]}, "audit": {"type": "array", "items": {"type": "object"}},
             "table_away": {"type": ["string", "null"]},
         })),
@@ -287,12 +305,9 @@ fn people() -> Value {
         "Bulks": open(&["wheel", "bulks"], json!({
             "wheel": text, "bulks": {"type": "array", "items": open(&needed, bulk)},
         })),
-        "Workers": open(&["wheel", "workers"], json!({
-            "wheel": text,
-            "workers": {"type": "array", "items": open(&["token", "host", "pid", "version", "draining"], json!({
-                "token": text, "host": text, "pid": whole, "version": text, "started_ms": reference("Millis"), "in_flight": whole,
-                "draining": {"type": "boolean"}, "held_back": {"type": "array", "items": text}, "drained": {"type": "object"},
-            }))},
+        "Workers": open(&["wheel", "workers", "lost"], json!({
+            "wheel": text, "workers": workers,
+            "lost": {"type": "array", "description": "Not heard of for four seconds, and never said that they leave.", "items": workers["items"]},
         })),
         "WorkerTold": open(&["outcome", "wheel", "worker"], json!({
             "outcome": {"enum": ["draining", "resuming"]}, "wheel": text, "worker": text,

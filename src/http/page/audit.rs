@@ -52,7 +52,7 @@ pub(super) async fn show(visit: Visit) -> Outcome {
     let wanted = wanted.transpose().map_err(|e| complaints.push(e.to_string())).unwrap_or_default();
     let words: Vec<&'static str> = [vec![""], Act::words()].concat();
     let act = visit.query.word("act", &words, &mut complaints);
-    let filter = AuditFilter { id: wanted, act: (!act.is_empty()).then(|| act.to_owned()) };
+    let filter = AuditFilter { id: wanted, act: (!act.is_empty()).then(|| act.to_owned()), or_bulk: false };
     let cursor = visit.query.text("cursor");
     let cursor = (!cursor.is_empty()).then(|| Cursor(cursor.to_owned()));
     let page = visit.wheel().audit(&filter, cursor.as_ref(), ROWS).await.map_err(Fault::from)?;

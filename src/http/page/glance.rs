@@ -115,6 +115,7 @@ impl Glance {
             clocks: std::collections::BTreeMap::new(),
             pauses: std::collections::BTreeMap::new(),
             held_back: Vec::new(),
+            claims: Vec::new(),
         };
         let wide = Wide { sweep: JobRecord { ran_at: Some(now), ..JobRecord::default() }, ..Wide::default() };
         Self {

@@ -80,10 +80,12 @@ impl Line {
     pub fn inspected(id: &str, seen: Inspection, page: &str) -> Option<Self> {
         let now = seen.now;
         let reason = seen.death.as_ref().map(|(_, reason)| reason.clone());
+        let reason = reason.or(seen.failure().map(str::to_owned));
+        let ends_at = seen.lease_ends_at();
         let died_at = seen.death.map(|(at, _)| at);
         match (seen.entry, seen.ended) {
             (Some(entry), _) => {
-                let at = seen.lease_ends_at.or(died_at).unwrap_or(entry.next_at);
+                let at = ends_at.or(died_at).unwrap_or(entry.next_at);
                 Some(Self::of(Row::Live { state: seen.state, at, entry: Box::new(entry), reason }, page, now))
             }
             (None, Some(ended)) => {

@@ -16,6 +16,8 @@ use crate::wheel::WorkerRecord;
 struct Page {
     frame: Frame,
     workers: Vec<Worker>,
+    /// Those that fell silent without a word.
+    lost: Vec<Worker>,
     due: u64,
     /// `2 orders are due and wait`.
     waiting: String,
@@ -30,6 +32,8 @@ struct Worker {
     differs: bool,
     up: String,
     in_flight: String,
+    /// Its oldest claim.
+    oldest: Option<At>,
     /// Its last heartbeat.
     heard: Option<At>,
     draining: bool,
@@ -46,14 +50,17 @@ pub(super) async fn show(visit: Visit) -> Outcome {
     let now = wheel.now().await?;
     let presence = wheel.presence().await?;
     let due = if presence.workers.is_empty() { wheel.stats().await?.due } else { 0 };
-    let mut heard = wheel.heartbeats().await?;
-    let workers = presence.workers.into_iter().map(|record| {
-        let heard = heard.remove(&record.token).map(|at| At::seen(at, now));
-        worker(record, heard, now)
-    });
-    let workers = workers.collect();
-    let waiting = of(due, "order is due and waits", "orders are due and wait");
-    let page = Page { frame: visit.frame("Workers"), workers, due, waiting };
+    let heard = |record: &WorkerRecord| presence.heard.get(&record.token).map(|at| At::seen(*at, now));
+    let all = |records: &[WorkerRecord]| {
+        records.iter().map(|record| worker(record.clone(), heard(record), now)).collect()
+    };
+    let page = Page {
+        frame: visit.frame("Workers"),
+        workers: all(&presence.workers),
+        lost: all(&presence.lost),
+        waiting: of(due, "order is due and waits", "orders are due and wait"),
+        due,
+    };
     visit.page(&page)
 }
 
@@ -66,6 +73,7 @@ fn worker(record: WorkerRecord, heard: Option<At>, now: Moment) -> Worker {
         differs: record.version != env!("CARGO_PKG_VERSION"),
         up: span(now.since(started)),
         in_flight: count(record.in_flight),
+        oldest: record.claims.first().map(|claim| At::seen(claim.claimed_at(), now)),
         heard,
         clocks: record.clocks.into_iter().map(clock).collect(),
         pauses: record.pauses.into_iter().map(|(name, ms)| (name, At::seen(moment(ms), now))).collect(),

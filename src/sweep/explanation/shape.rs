@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::{Explanation, Table, Told};
 use crate::hook::sql::pages::facts::Fact;
 use crate::hook::sql::pages::trail::Trail;
+use crate::wheel::Holder;
+use crate::wheel::shape::failures_json;
 
 impl Explanation {
     /// One object: state, why, timeline, the row and the audit rows of the shop's database.
@@ -20,12 +22,23 @@ impl Explanation {
             "state": self.survey.seen.state.as_str(),
             "now": self.survey.seen.now.to_string(),
             "why": self.why(),
+            "claimed_by": self.survey.holder().map(holder),
+            "failures": failures_json(&self.survey.seen.failures),
             "timeline": self.timeline().iter().map(told).collect::<Vec<_>>(),
             "row": fact.map(row),
             "audit": trail.iter().map(audit).collect::<Vec<_>>(),
             "table_away": away,
         })
     }
+}
+
+fn holder(holder: Holder<'_>) -> Value {
+    let Holder { worker, claim, lost } = holder;
+    json!({
+        "worker": worker.token, "host": worker.host, "pid": worker.pid,
+        "claimed_at": claim.claimed_at().to_string(), "fence": claim.fence,
+        "lost": lost.is_some(),
+    })
 }
 
 fn told(one: &Told) -> Value {

@@ -49,7 +49,7 @@ impl Seen {
             due_at: seen.entry.as_ref().map(|entry| entry.due_at),
             losses: seen.entry.as_ref().map_or(0, |entry| entry.losses),
             held: seen.entry.as_ref().is_some_and(|entry| is_held(entry, seen.now)),
-            lease_ends_at: seen.lease_ends_at,
+            lease_ends_at: seen.lease_ends_at(),
             reason: seen.death.as_ref().map(|(_, reason)| reason.clone()),
             ended: seen.ended.as_ref().filter(|_| seen.state == State::Ended).map(ended),
             now: seen.now,
