@@ -24,6 +24,7 @@ mod histogram;
 mod hooks;
 mod line;
 mod login;
+mod outlook;
 mod overview;
 mod parameters;
 mod payload;
@@ -47,6 +48,7 @@ use axum::routing::{get, on, post};
 use super::Api;
 use crate::wheel::Wheel;
 use glance::Glances;
+use outlook::Outlooks;
 use screen::SCREENS;
 use session::Sessions;
 
@@ -54,7 +56,14 @@ use session::Sessions;
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     sessions: Sessions,
-    glances: BTreeMap<String, Glances>,
+    seen: BTreeMap<String, Seen>,
+}
+
+/// What was seen of one wheel a moment ago, and is shown to all who look.
+#[derive(Debug, Default)]
+struct Seen {
+    glances: Glances,
+    outlooks: Outlooks,
 }
 
 impl Desk {
@@ -62,13 +71,13 @@ impl Desk {
     pub fn of<'a>(wheels: impl Iterator<Item = &'a String>) -> Self {
         Self {
             sessions: Sessions::default(),
-            glances: wheels.map(|name| (name.clone(), Glances::default())).collect(),
+            seen: wheels.map(|name| (name.clone(), Seen::default())).collect(),
         }
     }
 
-    /// The last glance at a wheel that is served.
-    fn glances(&self, wheel: &Wheel) -> Option<&Glances> {
-        self.glances.get(wheel.name().as_str())
+    /// What was seen of a wheel that is served.
+    fn seen(&self, wheel: &Wheel) -> Option<&Seen> {
+        self.seen.get(wheel.name().as_str())
     }
 }
 

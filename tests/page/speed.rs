@@ -6,8 +6,10 @@ use duewheel::deadline::DueAt;
 use duewheel::wheel::{Settlement, What};
 
 use super::*;
+use crate::rig::proxy::{Proxy, Way};
 use crate::rig::redis::RedisOptions;
-use crate::rig::wheel::{ask, settings as wheel_settings, wheel_of};
+use crate::rig::wheel::{ask, settings as wheel_settings, wheel_at, wheel_of};
+use crate::rig::{PATIENCE, eventually};
 
 /// Fills a wheel: so many scheduled over seven days, so many dead for four reasons.
 async fn fill(wheel: &Wheel, scheduled: u64, dead: u64) {
@@ -40,6 +42,38 @@ async fn fill(wheel: &Wheel, scheduled: u64, dead: u64) {
         }
     }
     assert_eq!(wheel.stats().await.unwrap().dead, dead);
+}
+
+#[tokio::test]
+async fn a_heat_map_that_takes_long_to_count_is_shown_as_far_as_it_is_counted() {
+    let redis = RedisServer::start(RedisOptions::default());
+    let settings_of = wheel_settings(16);
+    let wheel = wheel_of(&redis, settings_of.clone()).await;
+    let hours: Vec<_> = (1..=160).map(|n| deadline(&format!("o-{n}"), after(n * 3_600_000))).collect();
+    place_all(&wheel, &hours).await;
+    let proxy = Proxy::start(redis.port());
+    let distant = wheel_at(proxy.redis_url(), settings_of).await;
+    let api = ApiServer::of(distant, settings()).await;
+    let mut visitor = Visitor::stranger(&api).await;
+    let path = at(&api, "/wheel?span=7d");
+
+    // Two shards are counted at once: sixteen of them take eight ways of 100 ms, and the page waits for 150 ms of these.
+    proxy.delay(Way::Down, Duration::from_millis(100));
+    let text = visitor.page(&path).await;
+    let counted = text.split("<b>Still counting.</b> ").nth(1).expect("the page says so").split(' ').next();
+    let counted: usize = counted.unwrap().parse().unwrap();
+    assert!(counted < 16, "{counted}");
+    assert!(text.contains("data-again-after=\"1\"") && text.contains("Look again"), "{text}");
+    assert_eq!(text.matches("<td class=\"awaited\"></td>").count(), (16 - counted) * 28);
+
+    // The count goes on behind the page, and the next looks show more of the same one.
+    proxy.heal();
+    let visitor = tokio::sync::Mutex::new(visitor);
+    let text = eventually(PATIENCE, || async {
+        Some(visitor.lock().await.page(&path).await).filter(|text| !text.contains("Still counting"))
+    })
+    .await;
+    assert!(text.contains("160 deadlines") && !text.contains("awaited"), "{text}");
 }
 
 #[tokio::test]

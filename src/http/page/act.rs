@@ -53,7 +53,7 @@ pub(super) async fn act(visit: Visit) -> Outcome {
             Err(problem) => return visit.done(false, problem),
         },
     };
-    visit.forget_glance().await;
+    visit.forget_seen().await;
     match sum {
         Ok(each) => {
             let sum = Sum::of(each);
@@ -70,7 +70,7 @@ pub(super) async fn pause(visit: Visit) -> Outcome {
         return visit.done(false, "Pausing needs a reason: the next one at this page will want to know.");
     }
     let written = visit.operator()?.pause(&reason).await;
-    visit.forget_glance().await;
+    visit.forget_seen().await;
     match written {
         Ok((n, all)) if n == all => visit.done(true, "Closing is paused on every shard."),
         Ok((n, all)) => visit.done(false, format!("Paused on {n} of {all} shards only; pause again.")),
@@ -82,7 +82,7 @@ pub(super) async fn pause(visit: Visit) -> Outcome {
 pub(super) async fn resume(visit: Visit) -> Outcome {
     let reason = visit.reason();
     let resumed = visit.operator()?.resume(reason_or_default(&reason)).await;
-    visit.forget_glance().await;
+    visit.forget_seen().await;
     match resumed {
         Ok((held, (n, all))) => {
             let was = match (&held.trip, &held.paused) {
@@ -228,10 +228,11 @@ impl Visit {
         self.form.text("reason").chars().filter(|c| !c.is_control()).collect()
     }
 
-    /// The overview must show what was just done.
-    pub async fn forget_glance(&self) {
-        if let Some(glances) = self.api.page.glances(self.wheel()) {
-            glances.forget().await;
+    /// Every screen must show what was just done.
+    pub async fn forget_seen(&self) {
+        if let Ok(seen) = self.seen() {
+            seen.glances.forget().await;
+            seen.outlooks.forget();
         }
     }
 }

@@ -163,7 +163,7 @@ pub(super) async fn begin(visit: Visit) -> Outcome {
         );
     }
     let bulk = operator.begin_bulk(asked.act, asked.filter, None, &reason).await?;
-    visit.forget_glance().await;
+    visit.forget_seen().await;
     let to = Link::to(visit.frame.at("/bulk")).with("id", &bulk.id);
     visit.go(
         &to.to_string(),

@@ -227,10 +227,6 @@ fn sweep(glance: &Glance) -> Vec<(&'static str, String)> {
 impl Visit {
     /// The wheel at a glance.
     pub async fn glance(&self) -> Result<Arc<Glance>, Fault> {
-        let wheel = self.wheel();
-        match self.api.page.glances(wheel) {
-            Some(glances) => Ok(glances.look(wheel).await?),
-            None => Err(Fault::not_found("This server does not serve that wheel.")),
-        }
+        Ok(self.seen()?.glances.look(self.wheel()).await?)
     }
 }

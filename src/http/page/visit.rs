@@ -10,6 +10,7 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use super::Seen;
 use super::cookie::{self, Jar};
 use super::fault::{Fault, Outcome};
 use super::frame::{Flash, Frame};
@@ -36,6 +37,12 @@ pub(super) struct Visit {
 impl Visit {
     pub fn wheel(&self) -> &Wheel {
         &self.door.wheel
+    }
+
+    /// What was seen of the wheel a moment ago.
+    pub fn seen(&self) -> Result<&Seen, Fault> {
+        let seen = self.api.page.seen(self.wheel());
+        seen.ok_or_else(|| Fault::not_found("This server does not serve that wheel."))
     }
 
     /// The orders table that the hook declares, where this server knows it.

@@ -9,6 +9,7 @@ use super::fault::Outcome;
 use super::figure::{At, count, span};
 use super::frame::Frame;
 use super::histogram::Histogram;
+use super::outlook::Stretches;
 use super::parameters::Link;
 use super::visit::Visit;
 use crate::clock::Moment;
@@ -33,6 +34,8 @@ struct Page {
     complaints: Vec<String>,
     pages: Vec<Span>,
     shards: String,
+    /// How many shards are counted, where not all are.
+    counted: Option<String>,
     skew: Option<String>,
     now: At,
 }
@@ -70,6 +73,13 @@ struct Cell {
     title: String,
 }
 
+impl Cell {
+    /// What nobody has counted yet.
+    fn awaited() -> Self {
+        Self { heat: "awaited", href: String::new(), label: String::new(), title: String::new() }
+    }
+}
+
 /// `GET /wheels/{wheel}/wheel`.
 pub(super) async fn show(visit: Visit) -> Outcome {
     let wheel = visit.wheel();
@@ -88,15 +98,17 @@ pub(super) async fn show(visit: Visit) -> Outcome {
     let from_ms = now.as_millis() / step_ms * step_ms;
     let from = Moment::EPOCH.plus(Duration::from_millis(from_ms));
     let stats = try_join_all(wheel.shards().all().map(|shard| wheel.shard_stats(shard))).await?;
-    let mut counts = wheel.forecast_by_shard(from, Duration::from_secs(step), columns).await?;
-    for (counts, stats) in counts.iter_mut().zip(&stats) {
-        if let Some(first) = counts.first_mut() {
+    let stretches = Stretches { from, step: Duration::from_secs(step), count: columns };
+    let mut outlook = visit.seen()?.outlooks.look(wheel, stretches).await?;
+    for (counts, stats) in outlook.shards.iter_mut().zip(&stats) {
+        if let Some(first) = counts.as_mut().and_then(|counts| counts.first_mut()) {
             *first = first.saturating_sub(stats.due);
         }
     }
+    let counts = &outlook.shards;
     let frame = visit.frame("Wheel");
     let listing = frame.at("/deadlines");
-    let most = counts.iter().flatten().copied().max().unwrap_or(0);
+    let most = counts.iter().flatten().flatten().copied().max().unwrap_or(0);
     let starts: Vec<u64> = (0..u64::from(columns)).map(|n| from_ms + n * step_ms).collect();
     let rows = shown.iter().filter_map(|shard| {
         let (stats, counts) = (stats.get(usize::from(shard.0))?, counts.get(usize::from(shard.0))?);
@@ -131,7 +143,10 @@ pub(super) async fn show(visit: Visit) -> Outcome {
             } else {
                 span(Duration::from_millis(stats.oldest_due_ms))
             },
-            cells: starts.iter().zip(counts).map(cell).collect(),
+            cells: match counts {
+                Some(counts) => starts.iter().zip(counts).map(cell).collect(),
+                None => starts.iter().map(|_| Cell::awaited()).collect(),
+            },
             stopped: match (stats.paused_shards, stats.tripped_shards) {
                 (0, 0) => "",
                 (_, 0) => "paused",
@@ -142,7 +157,7 @@ pub(super) async fn show(visit: Visit) -> Outcome {
     let rows: Vec<Row> = rows.collect();
     let sums = starts.iter().enumerate().map(|(n, start)| ForecastBucket {
         from_ms: *start,
-        count: counts.iter().filter_map(|shard| shard.get(n)).sum(),
+        count: counts.iter().flatten().filter_map(|shard| shard.get(n)).sum(),
     });
     let sums: Vec<ForecastBucket> = sums.collect();
     let here = |span: &str, first: u16| {
@@ -174,6 +189,7 @@ pub(super) async fn show(visit: Visit) -> Outcome {
         step: crate::clock::show_duration(Duration::from_secs(step)),
         skew: skew(&stats.iter().map(|one| one.scheduled).collect::<Vec<_>>()),
         shards: count(all.into()),
+        counted: (outlook.counted() < usize::from(all)).then(|| count(outlook.counted() as u64)),
         now: At::of(now),
         rows,
         complaints,
