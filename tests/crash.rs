@@ -445,5 +445,6 @@ async fn the_last_worker_that_is_killed_is_missed_and_what_it_had_is_told() {
     let why = survey().await.why();
     assert!(why.contains(&named) && why.contains("had it, and was heard of last "), "{why}");
     let stats = fleet.run(&["stats"]).ends(0).stdout;
-    assert!(stats.contains("nobody closes orders on this wheel"), "{stats}");
+    assert!(stats.contains("nobody closes orders on this wheel; lost lately: "), "{stats}");
+    assert!(stats.contains(&named), "{stats}");
 }

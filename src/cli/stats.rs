@@ -13,7 +13,7 @@ use crate::clock::Moment;
 use crate::error::escaped;
 use crate::wheel::answer::Stats as Numbers;
 use crate::wheel::shape::{stats_json, widest};
-use crate::wheel::{Wheel, WorkerRecord};
+use crate::wheel::{Presence, Wheel, WorkerRecord};
 
 /// Clocks that differ by less than this are not worth a row.
 const CLOCK_SHOWN_MS: i64 = 100;
@@ -55,6 +55,18 @@ pub async fn run(args: &Stats, context: &Context, output: &mut Output) -> Outcom
     }
 }
 
+fn workers_remark(presence: &Presence) -> String {
+    let nobody = presence.workers.is_empty().then(|| "nobody closes orders on this wheel".to_owned());
+    let lost = presence.lost.first().map(|latest| {
+        let more = match presence.lost.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("lost lately: {}{more}", latest.named())
+    });
+    nobody.into_iter().chain(lost).collect::<Vec<_>>().join("; ")
+}
+
 async fn print(
     wheel: &Wheel,
     stats: &Numbers,
@@ -77,7 +89,7 @@ async fn print(
         row("leased", stats.leased, ""),
         row("dead", stats.dead, if stats.dead > 0 { "duewheel dead list" } else { "" }),
         row("ended", stats.ended, "remembered"),
-        row("workers", workers, if workers == 0 { "nobody closes orders on this wheel" } else { "" }),
+        row("workers", workers, &workers_remark(&presence)),
         row("paused", stats.paused_shards, &format!("of {} shards", stats.shards)),
     ];
     if stats.tripped_shards > 0 {

@@ -53,6 +53,7 @@ fn seen() -> Seen {
             ..Stats::default()
         },
         workers: vec![worker("shop-a", 71), worker("shop-b", 72)],
+        lost: 0,
         held: Held::default(),
         bucket: None,
         hour: Hour { now_ms: NOW, minutes: minutes.collect() },

@@ -33,6 +33,8 @@ pub struct Seen {
     pub stats: Stats,
     /// Who closes.
     pub workers: Vec<WorkerRecord>,
+    /// How many fell silent lately without a word.
+    pub lost: usize,
     /// What holds the wheel as a whole.
     pub held: Held,
     /// The bucket of its rate.
@@ -124,9 +126,11 @@ impl Reader {
             self.seldom.1 = self.wheel.job_record("sweep").await?.ran_at;
         }
         self.looks = self.looks.wrapping_add(1);
+        let presence = self.wheel.presence().await?;
         Ok(Seen {
             now,
-            workers: self.wheel.presence().await?.workers,
+            workers: presence.workers,
+            lost: presence.lost.len(),
             held: self.wheel.held_by().await?,
             bucket: self.wheel.bucket().await?,
             hour: self.wheel.hour().await?,

@@ -110,7 +110,10 @@ fn workers(seen: &Seen) -> Fact {
     if held > 0 {
         remark.push(format!("{held} held back"));
     }
-    let tone = match (seen.workers.is_empty(), held) {
+    if seen.lost > 0 {
+        remark.push(format!("{} lost lately", seen.lost));
+    }
+    let tone = match (seen.workers.is_empty(), held + seen.lost) {
         (true, _) => Tone::Bad,
         (_, 1..) => Tone::Odd,
         _ => Tone::Plain,

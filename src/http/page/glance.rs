@@ -26,6 +26,8 @@ pub(super) struct Glance {
     pub now: Moment,
     pub stats: Stats,
     pub workers: Vec<WorkerRecord>,
+    /// Those that fell silent lately without a word, the latest first.
+    pub lost: Vec<WorkerRecord>,
     pub held: Held,
     /// How many fire within the next minute and five minutes, without what is due already.
     pub next_minute: u64,
@@ -83,6 +85,7 @@ impl Glance {
             next_five: within(5),
             buried_lately: wide.done.last(LATELY).buried,
             workers: presence.workers,
+            lost: presence.lost,
             held,
             wide,
             stats,
@@ -122,6 +125,7 @@ impl Glance {
             now,
             stats: Stats { shards: 16, scheduled: 7, ..Stats::default() },
             workers: vec![worker],
+            lost: Vec::new(),
             held: Held::default(),
             next_minute: 0,
             next_five: 0,

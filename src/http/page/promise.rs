@@ -99,6 +99,16 @@ fn stopped(glance: &Glance, banners: &mut Vec<Banner>) {
     } else if !held.is_empty() {
         banners.push(Banner::new(false, "Some workers are held back", reasons()));
     }
+    if let Some(latest) = glance.lost.first() {
+        let who = match glance.lost.len() {
+            1 => latest.named(),
+            n => format!("{}, and {} more", latest.named(), n - 1),
+        };
+        let detail = format!(
+            "{who}: not heard of any more. What was in hand there goes on to others when its lease ends."
+        );
+        banners.push(Banner::new(false, "A worker was lost lately", detail).leading("/workers", "Workers"));
+    }
 }
 
 /// What is late, or will never be closed.
@@ -252,6 +262,7 @@ mod tests {
             with(|g| g.workers[0].held_back.push("the hook is away".to_owned())),
             bad("Every worker is held back")
         );
+        assert_eq!(with(|g| g.lost = g.workers.clone()), warns("A worker was lost lately"));
         assert_eq!(with(|g| g.stats.oldest_due_ms = 5001), bad("Orders are closed late"));
         assert_eq!(with(|g| g.stats.dead = 1), warns("Deadlines are dead and wait for a person"));
         assert_eq!(
