@@ -111,6 +111,44 @@ async fn more_than_a_page_of_a_shard_is_read_whole_and_in_order() {
     assert_eq!(seen.into_iter().map(|event| event.id).collect::<Vec<_>>(), expected);
 }
 
+/// Writes a backlog to the shards of a wheel: entries of 500 ids, one each second of each shard; answers the ids in order of time.
+pub(crate) fn write_backlog(server: &RedisServer, wheel: &Wheel, shards: u16, entries: u64) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut pipe = redis::pipe();
+    for n in 1..=entries {
+        for shard in 0..shards {
+            let ids: Vec<String> = (0..500).map(|id| format!("order-{shard}-{n}-{id}")).collect();
+            let stream = key(wheel, duewheel::shard::Shard(shard), "events");
+            let stamp = format!("{}-0", 1_000_000 + n * 1000 + u64::from(shard));
+            pipe.cmd("XADD").arg(stream).arg(stamp).arg("closed").arg(ids.join("\n")).ignore();
+            all.extend(ids);
+        }
+    }
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    pipe.query::<()>(&mut connection).unwrap();
+    all
+}
+
+#[tokio::test]
+async fn a_long_backlog_is_handed_out_a_little_at_a_time_and_whole() {
+    let server = RedisServer::start(RedisOptions::default());
+    let wheel = wheel(&server, 4).await;
+    let expected = write_backlog(&server, &wheel, 4, 60);
+    let mut reader = wheel.events(Moment::EPOCH);
+    let (mut seen, mut most) = (Vec::with_capacity(expected.len()), 0);
+    loop {
+        let page = reader.read().await.unwrap();
+        most = most.max(page.events.len());
+        seen.extend(page.events.into_iter().map(|event| event.id));
+        if !page.more {
+            break;
+        }
+    }
+    assert!(seen == expected, "{} of {}", seen.len(), expected.len());
+    assert!((500..=1000).contains(&most), "{most} at once");
+    assert!(reader.rest().is_empty());
+}
+
 #[tokio::test]
 async fn what_else_an_entry_says_stands_with_its_id_and_is_no_event() {
     let server = RedisServer::shared();

@@ -1,6 +1,5 @@
 //! What happened, as it happens: the events of all shards as a stream of server-sent events, gone on with where the client left off.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,8 +49,9 @@ pub(super) async fn follow(api: &Arc<Api>, call: Call) -> Outcome {
         reader: call.wheel().events(since),
         kinds,
         after,
-        // Says at once that it is open, and how soon to come back.
-        ready: VecDeque::from([Event::default().comment("open").retry(Duration::from_secs(1))]),
+        has_opened: false,
+        page: Vec::new().into_iter(),
+        last: None,
         said: Instant::now(),
         pause: PAUSE,
         stop: api.stop.clone(),
@@ -72,7 +72,11 @@ struct Following {
     kinds: Vec<String>,
     /// What was told last.
     after: Option<Place>,
-    ready: VecDeque<Event>,
+    has_opened: bool,
+    /// Read, and put into words one by one as the client takes them.
+    page: std::vec::IntoIter<ShardEvent>,
+    /// What was last taken from the page.
+    last: Option<Place>,
     said: Instant,
     pause: Duration,
     stop: CancellationToken,
@@ -82,25 +86,32 @@ struct Following {
 impl Following {
     /// The next thing to say; `None` when the server stops.
     async fn next(&mut self) -> Option<Event> {
-        loop {
-            if self.stop.is_cancelled() {
-                return None;
-            }
-            if let Some(event) = self.ready.pop_front() {
-                self.said = Instant::now();
+        let event = self.find().await?;
+        self.said = Instant::now();
+        Some(event)
+    }
+
+    async fn find(&mut self) -> Option<Event> {
+        if !std::mem::replace(&mut self.has_opened, true) {
+            // Says at once that it is open, and how soon to come back.
+            return Some(Event::default().comment("open").retry(Duration::from_secs(1)));
+        }
+        while !self.stop.is_cancelled() {
+            if let Some(event) = self.take() {
                 return Some(event);
             }
-            let pause = self.look().await;
-            if self.ready.is_empty() && self.said.elapsed() >= SILENCE {
-                self.ready.push_back(Event::default().comment("still here"));
+            if self.said.elapsed() >= SILENCE {
+                return Some(Event::default().comment("still here"));
             }
-            if self.ready.is_empty() {
+            let pause = self.look().await;
+            if self.page.len() == 0 && !pause.is_zero() {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     () = self.stop.cancelled() => return None,
                 }
             }
         }
+        None
     }
 
     /// Reads on; answers how long to wait before the next look.
@@ -108,7 +119,7 @@ impl Following {
         match self.reader.read().await {
             Ok(page) => {
                 self.pause = PAUSE;
-                self.take(&page.events);
+                self.page = page.events.into_iter();
                 if page.more { Duration::ZERO } else { PAUSE }
             }
             Err(e) => {
@@ -122,20 +133,21 @@ impl Following {
         }
     }
 
-    fn take(&mut self, events: &[ShardEvent]) {
-        let mut last: Option<(&str, u16)> = None;
-        let mut index = 0;
-        for event in events {
-            let entry = (event.entry.as_str(), event.shard);
-            index = if last == Some(entry) { index + 1 } else { 0 };
-            last = Some(entry);
+    /// The next of the page that the client wants and has not seen.
+    fn take(&mut self) -> Option<Event> {
+        loop {
+            let event = self.page.next()?;
             let Some((ms, number)) = stamp(&event.entry) else { continue };
+            let index = match self.last {
+                Some((.., index)) if self.last == Some((ms, number, event.shard, index)) => index + 1,
+                _ => 0,
+            };
             let place = (ms, number, event.shard, index);
+            self.last = Some(place);
             let wanted = self.kinds.is_empty() || self.kinds.contains(&event.what);
-            if !wanted || self.after.is_some_and(|after| place <= after) {
-                continue;
+            if wanted && self.after.is_none_or(|after| place > after) {
+                return Some(told(&event, place));
             }
-            self.ready.push_back(told(event, place));
         }
     }
 }

@@ -103,3 +103,26 @@ async fn a_stream_goes_back_as_far_as_asked_tells_what_was_asked_and_ends_with_t
     );
     stopped.expect("an open stream does not hold the server");
 }
+
+#[tokio::test]
+async fn a_backlog_is_told_whole_and_gone_on_with_in_the_middle_of_an_entry() {
+    let redis = crate::rig::redis::RedisServer::shared();
+    let api = ApiServer::start().await;
+    let expected = crate::events::write_backlog(redis, &api.wheel, 4, 5);
+    // From the beginning of time, in milliseconds.
+    let mut listening = Listening::open(&api, "?since=253402300799999ms", None).await;
+    let mut place = String::new();
+    for id in &expected[..2345] {
+        let (_, at, data) = listening.next().await;
+        assert_eq!(data["id"], id.as_str());
+        place = at;
+    }
+    drop(listening);
+    let mut again = Listening::open(&api, "", Some(&place)).await;
+    for id in &expected[2345..] {
+        assert_eq!(again.next().await.2["id"], id.as_str());
+    }
+    cancelled(&api, &["now"]).await;
+    assert_eq!(again.next().await.2["id"], "now");
+    api.stop().await;
+}
