@@ -99,7 +99,11 @@ pub(super) async fn paid(call: Call) -> Outcome {
     Ok(json(status, &value))
 }
 
-/// The generation that the client expects. A weak tag never matches, so that it expects one that there is not.
+/// The last generation that there can be: microseconds since the epoch, until the year 2255, as far as scripts count exactly.
+const LAST_GENERATION: u64 = 9_000_000_000_000_000;
+
+/// The generation that the client expects. A weak tag, or a number that no generation
+/// can be, never matches, so that it expects one that there is not.
 fn if_match(headers: &HeaderMap) -> Result<Option<Generation>, Problem> {
     let bad = || {
         let detail = "expected If-Match with one entity tag, as ETag gave it";
@@ -119,7 +123,8 @@ fn if_match(headers: &HeaderMap) -> Result<Option<Generation>, Problem> {
     }
     let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     if !bare.is_empty() && bare.len() <= 16 && bare.bytes().all(|b| b.is_ascii_digit()) {
-        return bare.parse().map(|number| Some(Generation(number))).map_err(|_| bad());
+        let number = bare.parse().ok().filter(|number| *number <= LAST_GENERATION);
+        return Ok(Some(Generation(number.unwrap_or(0))));
     }
     // Another's tag, which surely is not ours.
     if text.starts_with('"') && text.ends_with('"') && !text.contains(',') && text.len() > 1 {

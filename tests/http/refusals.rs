@@ -327,3 +327,66 @@ async fn what_others_wrote_comes_back_as_data_and_nothing_of_it_as_a_header() {
     assert!(!refused.body.contains(&0x1b));
     api.stop().await;
 }
+
+/// A number that is too large for a script is said to be so, or is as good as another; it is never a fault of the server.
+#[tokio::test]
+async fn no_number_however_large_is_a_fault_of_the_server() {
+    let api = ApiServer::start().await;
+    let mut client = api.client().await;
+    let path = api.path("/deadlines/o-1");
+    client.json("PUT", &path, r#"{"in":"1h"}"#).await.is(201);
+    let numbers = [
+        "9007199254740993",
+        "9999999999999999",
+        "18446744073709551615",
+        "18446744073709551616",
+        "253402300799999",
+    ];
+    for number in numbers {
+        for (method, rest, body) in [
+            ("PATCH", "/deadlines/o-1", format!(r#"{{"at":{number}}}"#)),
+            ("PATCH", "/deadlines/o-1", format!(r#"{{"in":"{number}ms"}}"#)),
+            ("PUT", "/deadlines/o-2", format!(r#"{{"in":"1h","remind":["{number}ms"]}}"#)),
+            ("PUT", "/deadlines/o-2", format!(r#"{{"in":"1h","channel":"x","created_at":{number}}}"#)),
+            ("POST", "/deadlines/o-1/hold", format!(r#"{{"for":"{number}ms"}}"#)),
+            ("POST", "/deadlines/o-1/paid", format!(r#"{{"at":{number},"wait":"0"}}"#)),
+            ("POST", "/deadlines/o-1/paid", format!(r#"{{"wait":"{number}ms"}}"#)),
+            ("POST", "/dead/drop", format!(r#"{{"filter":{{"from":{number},"to":{number}}}}}"#)),
+            ("POST", "/bulk", format!(r#"{{"act":"drop","filter":{{"from":{number}}},"count":true}}"#)),
+            ("POST", "/bulk", format!(r#"{{"act":"drop","filter":{{"all":true}},"most":{number}}}"#)),
+            ("POST", "/bulk", format!(r#"{{"act":"hold","for":"{number}ms","filter":{{"all":true}}}}"#)),
+        ] {
+            let answer = client.json(method, &api.path(rest), &body).await;
+            assert!(answer.status < 500, "{method} {rest} {body}: {}", String::from_utf8_lossy(&answer.body));
+        }
+        for query in [
+            format!("/deadlines?from={number}"),
+            format!("/deadlines?to={number}"),
+            format!("/deadlines?limit={number}"),
+            format!("/deadlines?attempts={number}"),
+            format!("/deadlines?cursor={number}.61"),
+            format!("/deadlines?state=ended&cursor={number}.{number}"),
+            format!("/deadlines?state=ended&cursor=0.{number}"),
+            format!("/deadlines?state=dead&cursor={number}.61"),
+            format!("/deadlines?attempts=1&cursor={number}.61"),
+            format!("/deadlines?state=ended&attempts=1&cursor=0.{number}"),
+            format!("/dead?cursor={number}.61"),
+            format!("/forecast?step={number}ms&count=2"),
+            format!("/forecast?count={number}"),
+            format!("/audit?cursor={number}-{number}"),
+            format!("/audit?limit={number}"),
+            format!("/jobs?limit={number}"),
+            format!("/bulk/{number}-{number}"),
+            format!("/events?since={number}h"),
+        ] {
+            let answer = client.bare("GET", &api.path(&query)).await;
+            assert!(answer.status < 500, "{query}: {}", String::from_utf8_lossy(&answer.body));
+        }
+        for tag in [number.to_owned(), format!("\"{number}\"")] {
+            let headers = [("if-match", tag.as_str()), ("content-type", "application/json")];
+            let answer = client.send("PATCH", &path, &headers, r#"{"in":"1h"}"#).await;
+            assert!([400, 404, 412, 409].contains(&answer.status), "{tag}: {answer:?}");
+        }
+    }
+    api.stop().await;
+}
