@@ -68,7 +68,7 @@ pub struct Api {
     tokens: RwLock<Arc<[Token]>>,
     limits: Limits,
     /// Room for requests in work.
-    requests: Semaphore,
+    requests: Arc<Semaphore>,
     /// Room for event streams.
     streams: Arc<Semaphore>,
     /// Ends the event streams.
@@ -99,7 +99,7 @@ impl Api {
         Arc::new(Self {
             tokens: RwLock::new(settings.tokens.clone().into()),
             limits: settings.limits.clone(),
-            requests: Semaphore::new(settings.limits.max_requests),
+            requests: Arc::new(Semaphore::new(settings.limits.max_requests)),
             streams: Arc::new(Semaphore::new(settings.limits.max_streams)),
             stop,
             document: document().into(),

@@ -1,6 +1,7 @@
 //! The HTTP API: what services in other languages stand on.
 
 mod events;
+mod hangup;
 mod limits;
 mod manual;
 mod openapi;

@@ -38,7 +38,7 @@ async fn everything(wheel: &Wheel, round: u32) {
     wheel.hour().await.unwrap();
     let key = format!("{round:064x}");
     wheel.begin_request(&key, &key).await.unwrap();
-    wheel.answer_request(&key, &key, name.as_bytes()).await.unwrap();
+    wheel.answer_request(&key, &key, name.as_bytes(), Duration::from_secs(60)).await.unwrap();
     wheel.forget_request(&key, &key).await.unwrap();
     drop(wheel.take_job(BULK, &format!("w-{round}"), second, None).await.unwrap());
     assert!(wheel.verify(false).await.unwrap().findings.is_empty());

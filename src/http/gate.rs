@@ -7,8 +7,9 @@ use axum::body::Body;
 use axum::extract::{FromRequestParts as _, RawPathParams, Request};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, HOST, X_CONTENT_TYPE_OPTIONS};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version};
 use axum::response::Response;
+use tokio::task::JoinError;
 
 use super::call::{Call, Outcome};
 use super::door::Door;
@@ -16,7 +17,7 @@ use super::operation::Operation;
 use super::problem::Problem;
 use super::query::Query;
 use super::repeat::{self, Turn};
-use super::seat::Seat;
+use super::seat::{Seat, carry_on};
 use super::token::find;
 use super::{
     Api, audit, batch, body, bulk, dead, deadlines, events, explanation, fleet, jobs, movement, overview,
@@ -98,15 +99,33 @@ async fn answer(
         request_id: request_id.to_owned(),
         writes: operation.writes(),
     };
+    let working = seat.as_ref().map(Seat::work);
     if operation == Operation::Events {
-        return Box::pin(events::follow(api, call)).await;
+        let told = Box::pin(events::follow(api, call)).await?;
+        return Ok(match working {
+            Some(working) => working.hand_on(told),
+            None => told,
+        });
     }
-    let Ok(_room) = api.requests.try_acquire() else {
+    let Ok(room) = api.requests.clone().try_acquire_owned() else {
         return Err(Problem::busy("too many requests are in work; send it again later"));
     };
-    let _working = seat.as_ref().map(Seat::work);
+    if !operation.has_steps() {
+        let _held = (room, working);
+        return carry_out(operation, call).await;
+    }
+    let request_id = call.request_id.clone();
+    let work = carry_on(seat.as_ref(), async move {
+        let _held = (room, working);
+        once(operation, call, &parts.uri).await
+    });
+    work.await.unwrap_or_else(|e| Err(broken(&request_id, &e)))
+}
+
+/// Carries it out, unless it was before.
+async fn once(operation: Operation, call: Call, uri: &Uri) -> Outcome {
     let wheel = call.wheel().clone();
-    let keyed = match repeat::begin(operation, &call, parts.uri.path()).await? {
+    let keyed = match repeat::begin(operation, &call, uri).await? {
         Turn::Go(keyed) => keyed,
         Turn::Was(response) => return Ok(*response),
     };
@@ -115,6 +134,12 @@ async fn answer(
         Some(keyed) => keyed.end(&wheel, outcome).await,
         None => outcome,
     }
+}
+
+/// The task that carried it out did not come to its end.
+fn broken(request_id: &str, error: &JoinError) -> Problem {
+    tracing::error!(request_id, error = %error, "a request broke off; this is a fault of the program");
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "see the server's log")
 }
 
 /// What shops ask for all day is small; all else is boxed, so that it is not carried about in each of their requests.

@@ -134,7 +134,7 @@ fn parameters(operation: Operation) -> Vec<Value> {
         parameters.push(header);
     };
     if operation.method() == Method::POST {
-        let description = "A repeat with the same key is answered as the first one was, for 24 hours.";
+        let description = "A repeat with the same key is answered as the first one was, for 24 hours; a long batch for ten minutes.";
         header("Idempotency-Key", description, "^(\"[!#-~]{1,255}\"|[!#-~]{1,255})$");
     }
     match operation {

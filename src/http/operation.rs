@@ -222,4 +222,9 @@ impl Operation {
     pub fn writes(self) -> bool {
         self.scope().is_some_and(|scope| scope != Scope::Read)
     }
+
+    /// Whether it could be left half done. A single enqueue could not: it is one part of the combiner's next call, or none yet.
+    pub fn has_steps(self) -> bool {
+        self.writes() && self != Self::Enqueue
+    }
 }

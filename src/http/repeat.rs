@@ -1,9 +1,11 @@
 //! Requests that must not be done twice: a POST with an Idempotency-Key is answered as it was the first time. Most verbs need no such key,
 //! because the id of the deadline is one.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, ETAG};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
 use http_body_util::BodyExt as _;
 use ring::digest::{Context, SHA256};
@@ -16,14 +18,24 @@ use crate::wheel::Begun;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// The longest answer that is remembered. A longer one is a batch's, and a batch is answered by the wheel itself when it is repeated.
-const LONGEST: usize = 16 * 1024;
+/// The longest answer that is remembered, in bytes: a thousand deadlines with the longest ids need less.
+const LONGEST: usize = 1024 * 1024;
+/// From this length on the answer of a batch is long. Whoever sends batches all day would fill Redis with what a repeat asks for within
+/// minutes or never; after that the ids themselves keep the batch from being placed twice.
+const LONG_BATCH: usize = 16 * 1024;
+/// How long an answer is remembered.
+const KEEP: Duration = Duration::from_secs(24 * 3600);
+/// How long one of a long batch is.
+const KEEP_LONG_BATCH: Duration = Duration::from_secs(10 * 60);
+
+const NOT_KEPT: &str = "this request was done before and is not done again; its answer was too long to be kept, so look at what it changed";
 
 /// A request with a key, in work.
 #[derive(Debug)]
 pub(super) struct Keyed {
     key: String,
     mark: String,
+    is_batch: bool,
 }
 
 /// What is to be done with a request.
@@ -44,7 +56,7 @@ struct Remembered {
 }
 
 /// Looks whether it was made before.
-pub(super) async fn begin(operation: Operation, call: &Call, path: &str) -> Result<Turn, Problem> {
+pub(super) async fn begin(operation: Operation, call: &Call, uri: &Uri) -> Result<Turn, Problem> {
     let Some(given) = call.headers.get(&IDEMPOTENCY_KEY).filter(|_| operation.method() == Method::POST)
     else {
         return Ok(Turn::Go(None));
@@ -54,15 +66,18 @@ pub(super) async fn begin(operation: Operation, call: &Call, path: &str) -> Resu
         Problem::bad_request("bad_idempotency_key", detail).of_field("Idempotency-Key")
     })?;
     let sender = call.sender.as_deref().unwrap_or_default();
+    let mut asked: Vec<&[u8]> = vec![operation.name().as_bytes(), uri.path().as_bytes(), &call.body];
+    asked.extend(uri.query().map(str::as_bytes));
     let keyed = Keyed {
         key: hash(&[sender.as_bytes(), given.as_bytes()]),
-        mark: hash(&[operation.name().as_bytes(), path.as_bytes(), &call.body]),
+        mark: hash(&asked),
+        is_batch: operation == Operation::EnqueueBatch,
     };
     match call.wheel().begin_request(&keyed.key, &keyed.mark).await.map_err(|e| Problem::failed(&e, false))? {
         Begun::New => Ok(Turn::Go(Some(keyed))),
         Begun::Answered(text) => Ok(match serde_json::from_slice::<Remembered>(&text) {
             Ok(remembered) => Turn::Was(Box::new(remembered.respond())),
-            Err(_) => Turn::Go(None),
+            Err(_) => return Err(Problem::new(StatusCode::CONFLICT, "answer_not_kept", NOT_KEPT)),
         }),
         Begun::InWork => {
             let detail = "the same request is in work; send it again later";
@@ -96,12 +111,14 @@ impl Keyed {
             tag: header(ETAG),
             body: String::from_utf8_lossy(&body).into_owned(),
         };
+        // Nothing, where it is too long: a repeat learns at least that it was done.
         let text = if body.len() <= LONGEST {
             serde_json::to_vec(&remembered).unwrap_or_default()
         } else {
             Vec::new()
         };
-        if let Err(e) = wheel.answer_request(&self.key, &self.mark, &text).await {
+        let keep = if self.is_batch && body.len() > LONG_BATCH { KEEP_LONG_BATCH } else { KEEP };
+        if let Err(e) = wheel.answer_request(&self.key, &self.mark, &text, keep).await {
             tracing::warn!(error = %e, "an answer is not remembered");
         }
         Ok(Response::from_parts(parts, Body::from(body)))

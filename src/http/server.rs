@@ -97,7 +97,12 @@ impl Server {
         }
         drop(self.listener);
         open.close();
-        if tokio::time::timeout(frame.limits.grace, open.wait()).await.is_err() {
+        let ended = async {
+            open.wait().await;
+            // What clients began that have hung up since.
+            seats.acts_end().await;
+        };
+        if tokio::time::timeout(frame.limits.grace, ended).await.is_err() {
             end.cancel();
             open.wait().await;
         }

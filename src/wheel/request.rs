@@ -7,8 +7,6 @@ use crate::error::Result;
 
 /// How long a request may be in work before a repeat is taken for a new one: longer than any answer takes.
 const WORK: Duration = Duration::from_secs(60);
-/// How long an answer is remembered.
-const KEEP: Duration = Duration::from_secs(24 * 3600);
 
 /// What is known of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,14 +34,14 @@ impl Wheel {
         })
     }
 
-    /// Remembers what it was answered.
-    pub async fn answer_request(&self, key: &str, mark: &str, answer: &[u8]) -> Result<()> {
-        self.request("answer", self.request_key(key), mark, KEEP, answer).await.map(drop)
+    /// Remembers what it was answered, for so long.
+    pub async fn answer_request(&self, key: &str, mark: &str, answer: &[u8], keep: Duration) -> Result<()> {
+        self.request("answer", self.request_key(key), mark, keep, answer).await.map(drop)
     }
 
     /// Forgets it: it was not carried out, and may be made again.
     pub async fn forget_request(&self, key: &str, mark: &str) -> Result<()> {
-        self.request("forget", self.request_key(key), mark, KEEP, b"").await.map(drop)
+        self.request("forget", self.request_key(key), mark, WORK, b"").await.map(drop)
     }
 
     /// Begins a request and forgets it, on that key of the self-test.

@@ -116,6 +116,47 @@ async fn when_every_seat_is_taken_the_longest_idle_connection_makes_room() {
     api.stop().await;
 }
 
+/// Streams are at work as long as they tell, however long ago they were asked for.
+#[tokio::test]
+async fn an_open_stream_keeps_its_seat_as_long_as_others_are_idle() {
+    let limits = Limits { max_connections: 3, ..Limits::default() };
+    let api = ApiServer::start_with(RedisServer::shared(), limited(limits)).await;
+    let mut streams = vec![api.path("/events")];
+    #[cfg(feature = "page")]
+    streams.push(format!("/wheels/{}/live", api.wheel.name()));
+    let mut open = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
+    for path in &streams {
+        let mut stream = TcpStream::connect(api.address).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let n = tokio::time::timeout(PATIENCE, stream.read(&mut buffer)).await.unwrap().unwrap();
+        assert!(buffer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&buffer[..n]));
+        open.push(stream);
+    }
+    let mut others = Vec::new();
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let mut other = api.client().await;
+        other.bare("GET", "/v1/wheels").await.is(200);
+        others.push(other);
+    }
+    others.pop().unwrap().json("PUT", &api.path("/deadlines/a"), r#"{"in":"1h"}"#).await.is(201);
+    let mut last = api.client().await;
+    last.bare("DELETE", &api.path("/deadlines/a")).await.is(200);
+    let told = async {
+        let mut heard = Vec::new();
+        while !String::from_utf8_lossy(&heard).contains("event: cancelled") {
+            let n = open[0].read(&mut buffer).await.unwrap();
+            assert_ne!(n, 0, "the stream was closed");
+            heard.extend_from_slice(&buffer[..n]);
+        }
+    };
+    tokio::time::timeout(PATIENCE, told).await.unwrap();
+    drop(open);
+    api.stop().await;
+}
+
 #[tokio::test]
 async fn beyond_the_room_for_requests_the_answer_is_429_and_when_to_come_back() {
     let mut redis = RedisServer::start(RedisOptions::default());

@@ -5,6 +5,7 @@ use duewheel::wheel::Begun;
 use serde_json::json;
 
 use crate::rig::api::ApiServer;
+use crate::rig::redis::RedisServer;
 use crate::rig::wheel::id;
 
 #[tokio::test]
@@ -34,6 +35,11 @@ async fn a_deadline_is_placed_once_looked_at_moved_and_cancelled() {
     let stale = [("if-match", "\"1772337600000000\""), ("content-type", "application/json")];
     let problem = client.send("PATCH", &path, &stale, r#"{"in":"1h"}"#).await.problem(412, "generation");
     assert_eq!(format!("\"{}\"", problem.value()["generation"]), tag);
+    // A number beyond all generations is another's tag, too.
+    for tag in ["\"9000000000000001\"", "\"9999999999999999\"", "9999999999999999", "\"0\""] {
+        let headers = [("if-match", tag), ("content-type", "application/json")];
+        client.send("PATCH", &path, &headers, r#"{"in":"1h"}"#).await.problem(412, "generation");
+    }
     let fresh = [("if-match", tag.as_str()), ("content-type", "application/json")];
     let moved = client.send("PATCH", &path, &fresh, r#"{"in":"1h"}"#).await.is(200);
     assert_eq!(moved.value()["outcome"], "rescheduled");
@@ -322,5 +328,66 @@ async fn a_hold_with_a_key_is_done_once_however_often_it_is_sent() {
         .problem(409, "not_held");
     assert_eq!(api.wheel.begin_request("k-3", "m").await.unwrap(), Begun::New);
     assert_eq!(api.wheel.begin_request("k-3", "m").await.unwrap(), Begun::InWork);
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_stands_for_its_query_too() {
+    let api = ApiServer::start().await;
+    let mut client = api.client().await;
+    let with = [("content-type", "application/json"), ("idempotency-key", "k-1")];
+    let batch = r#"[{"id":"o-1","in":"1h"}]"#;
+    let path = |query: &str| api.path(&format!("/deadlines{query}"));
+    let first = client.send("POST", &path("?on_conflict=keep"), &with, batch).await.is(200);
+    let other = client.send("POST", &path("?on_conflict=replace"), &with, batch).await;
+    assert_eq!(other.problem(409, "idempotency_key_reused").value()["field"], "Idempotency-Key");
+    client.send("POST", &path(""), &with, batch).await.problem(409, "idempotency_key_reused");
+    let again = client.send("POST", &path("?on_conflict=keep"), &with, batch).await.is(200);
+    assert_eq!((again.value(), again.header("idempotency-replayed")), (first.value(), "true"));
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn a_long_answer_is_kept_too_and_one_that_is_not_kept_is_no_reason_to_act_again() {
+    let redis = RedisServer::shared();
+    let api = ApiServer::start().await;
+    let mut client = api.client().await;
+    let with = |key: &'static str| [("content-type", "application/json"), ("idempotency-key", key)];
+    for n in 0..80 {
+        crate::rig::wheel::bury(&api.wheel, &format!("{n:0200}"), "shop said 500").await;
+    }
+    let (path, all) = (api.path("/dead/drop"), r#"{"filter":{"all":true}}"#);
+    let first = client.send("POST", &path, &with("k-1"), all).await.is(200);
+    assert!(first.body.len() > 16 * 1024, "{}", first.body.len());
+    // The next ones are not meant.
+    crate::rig::wheel::bury(&api.wheel, "next", "shop said 500").await;
+    let again = client.send("POST", &path, &with("k-1"), all).await.is(200);
+    assert_eq!((again.value(), again.header("idempotency-replayed")), (first.value(), "true"));
+    assert_eq!(api.wheel.stats().await.unwrap().dead, 1);
+
+    // The longest of all: a thousand refusals of the longest ids, of which each byte is two in JSON.
+    let item = |n: u32, at: u64| json!({"id": format!("{n:\"<200}"), "at": at});
+    let batch = |at: u64| json!((0..1000).map(|n| item(n, at)).collect::<Vec<_>>()).to_string();
+    let path = api.path("/deadlines");
+    client.json("POST", &path, &batch(1_893_427_200_000)).await.is(200);
+    let refused = client.send("POST", &path, &with("k-2"), &batch(1_893_427_300_000)).await.is(207);
+    println!("the longest answer: {} bytes", refused.body.len());
+    let again = client.send("POST", &path, &with("k-2"), &batch(1_893_427_300_000)).await.is(207);
+    assert_eq!((again.header("idempotency-replayed"), &again.body), ("true", &refused.body));
+
+    // What a batch was answered at length is not kept for a day.
+    let pattern = format!("*{}*request:*", api.wheel.name());
+    let keys: Vec<String> = redis.command(&["KEYS", &pattern]);
+    let mut lives: Vec<i64> = keys.iter().map(|key| redis.command::<i64>(&["PTTL", key])).collect();
+    lives.sort_unstable();
+    assert!(matches!(lives[..], [0..=600_000, 80_000_000..=86_400_000]), "{lives:?}");
+    for key in &keys {
+        redis.command::<i64>(&["HSET", key, "answer", ""]);
+    }
+    for (path, key, body) in [(api.path("/dead/drop"), "k-1", all), (path, "k-2", &batch(1_893_427_300_000))]
+    {
+        client.send("POST", &path, &with(key), body).await.problem(409, "answer_not_kept");
+    }
+    assert_eq!(api.wheel.stats().await.unwrap().dead, 1);
     api.stop().await;
 }

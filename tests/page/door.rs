@@ -1,5 +1,7 @@
 //! Who is let in, who may act, from where; and what every answer carries.
 
+use std::time::Duration;
+
 use super::*;
 
 #[tokio::test]
@@ -219,4 +221,26 @@ async fn light_and_dark_are_kept() {
     assert!(visitor.page(&at(&api, "")).await.contains("<html lang=\"en\" data-theme=\"dark\">"));
     visitor.cookie = "duewheel_theme=\"><script>".to_owned();
     assert!(!visitor.page(&at(&api, "")).await.contains("data-theme"));
+}
+
+/// Anybody may send to these two: little of it is read, and nothing of what a page of others sends.
+#[tokio::test]
+async fn nobody_makes_the_server_hold_a_long_form_without_a_token() {
+    let (_, kept) = token("night", &[Scope::Read]);
+    let api = ApiServer::start_with(RedisServer::shared(), guarded(&[kept])).await;
+    let long = "x".repeat(20 * 1024);
+    for path in ["/login", "/theme"] {
+        let mut stranger = Visitor::stranger(&api).await;
+        stranger.post(path, &[("token", &long), ("theme", "dark")]).await.is(413);
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\nContent-Length: 1000\r\n\r\n"
+        );
+        let heard = crate::rig::api::raw(api.address, head.as_bytes(), Duration::from_secs(5)).await;
+        assert!(heard.starts_with("HTTP/1.1 403"), "{heard}");
+    }
+    // The longest path that a login leads on to fits into its form, as does the longest token.
+    let mut stranger = Visitor::stranger(&api).await;
+    let next = format!("/wheels/{}", "%".repeat(4000));
+    stranger.post("/login", &[("token", &"t".repeat(200)), ("next", &next)]).await.is(401);
+    api.stop().await;
 }

@@ -22,7 +22,7 @@ use super::screen::Screen;
 use super::visit::{Visit, read_flash, redirect};
 use crate::clock::Moment;
 use crate::error::shown;
-use crate::http::seat::Seat;
+use crate::http::seat::{Seat, carry_on};
 use crate::http::token::{Scope, Token, find};
 use crate::http::{Api, gate};
 
@@ -31,8 +31,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// The longest form, in bytes: 500 ids of 200 bytes, each as three characters a byte.
+/// The longest form of somebody who may act, in bytes: 500 ids of 200 bytes, each as three characters a byte.
 const LONGEST_FORM: usize = 512 * 1024;
+/// The longest form of anybody: a token or a word, and a path to go on to. Half of what the head of a request may be.
+const LONGEST_OF_ANYBODY: usize = 16 * 1024;
 
 /// Somebody who may come in.
 #[derive(Debug, Clone)]
@@ -194,12 +196,30 @@ async fn answer(
     };
     frame.wheel = name;
     frame.flash = cookie::read(&parts.headers, cookie::FLASH).and_then(read_flash);
-    let form = if screen.acts() { read_form(body, api).await? } else { Parameters::default() };
-    let Ok(_room) = api.requests.try_acquire() else { return Err(Fault::busy()) };
-    let _working = parts.extensions.get::<Arc<Seat>>().map(Seat::work);
+    let form = if screen.acts() { read_form(body, LONGEST_FORM, api).await? } else { Parameters::default() };
+    let Ok(room) = api.requests.clone().try_acquire_owned() else { return Err(Fault::busy()) };
+    let seat = parts.extensions.get::<Arc<Seat>>();
+    let working = seat.map(Seat::work);
     let query = Parameters::parse(parts.uri.query().unwrap_or_default().as_bytes());
     let visit = Visit { api: api.clone(), door, frame: frame.clone(), query, form, jar: arrival.jar.clone() };
-    (screen.show)(visit).await
+    let shown = (screen.show)(visit);
+    if !screen.acts() {
+        let shown = shown.await?;
+        return Ok(match working {
+            Some(working) => working.hand_on(shown),
+            None => shown,
+        });
+    }
+    // A browser that is closed meanwhile leaves no act half done.
+    let work = carry_on(seat, async move {
+        let _held = (room, working);
+        shown.await
+    });
+    work.await.unwrap_or_else(|e| {
+        tracing::error!(request_id = arrival.request_id, error = %e, "an act broke off; this is a fault of the program");
+        let detail = "The server broke off while it did that. Its log has why; look at what was done.";
+        Err(Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "That failed", detail))
+    })
 }
 
 /// Who sends it; `None` where somebody must log in first.
@@ -261,9 +281,13 @@ pub(super) fn is_followed_link(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "cross-site" || site == "same-site")
 }
 
-/// Reads a form.
-pub(super) async fn read_form(body: Body, api: &Api) -> Result<Parameters, Fault> {
-    let reading = Limited::new(body, LONGEST_FORM).collect();
+/// Reads a form of somebody who need not have shown a token.
+pub(super) async fn read_form_of_anybody(body: Body, api: &Api) -> Result<Parameters, Fault> {
+    read_form(body, LONGEST_OF_ANYBODY, api).await
+}
+
+async fn read_form(body: Body, longest: usize, api: &Api) -> Result<Parameters, Fault> {
+    let reading = Limited::new(body, longest).collect();
     match tokio::time::timeout(api.limits.body_timeout, reading).await {
         Ok(Ok(collected)) => Ok(Parameters::parse(&collected.to_bytes())),
         Ok(Err(_)) => Err(Fault::new(

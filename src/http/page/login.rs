@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::SET_COOKIE;
@@ -10,7 +11,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 
 use super::cookie;
-use super::entrance::{Arrival, Origin, Sender, admit, is_followed_link, origin, read_form};
+use super::entrance::{Arrival, Origin, Sender, admit, is_followed_link, origin, read_form_of_anybody};
 use super::fault::{Fault, Outcome};
 use super::frame::Frame;
 use super::parameters::{Link, Parameters};
@@ -19,6 +20,9 @@ use super::visit::{html, own_path, redirect};
 use crate::clock::Moment;
 use crate::http::Api;
 use crate::http::token::{Scope, find};
+
+/// The longest path that a login leads on to: as a form has it, each byte may be three characters.
+const LONGEST_NEXT: usize = 4096;
 
 #[derive(Template)]
 #[template(path = "login.html")]
@@ -70,17 +74,18 @@ pub(super) async fn show(State(api): State<Arc<Api>>, request: Request) -> Respo
 pub(super) async fn enter(State(api): State<Arc<Api>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let arrival = Arrival::of(&api, &parts);
-    let outcome = match read_form(body, &api).await {
-        Ok(form) => let_in(&api, &parts, &arrival, &form),
-        Err(fault) => Err(fault),
-    };
+    let outcome = log_in(&api, &parts, body, &arrival).await;
     arrival.dressed(outcome.unwrap_or_else(|fault| fault.respond(arrival.frame(None))))
 }
 
-fn let_in(api: &Api, parts: &Parts, arrival: &Arrival, form: &Parameters) -> Outcome {
+async fn log_in(api: &Api, parts: &Parts, body: Body, arrival: &Arrival) -> Outcome {
     if origin(&parts.headers) == Origin::Foreign {
         return Err(Fault::forbidden("A page of others may not log anybody in."));
     }
+    let_in(api, arrival, &read_form_of_anybody(body, api).await?)
+}
+
+fn let_in(api: &Api, arrival: &Arrival, form: &Parameters) -> Outcome {
     let (tokens, now) = (api.tokens(), Moment::host_now());
     let next = next(arrival, form);
     if tokens.is_empty() {
@@ -136,11 +141,15 @@ pub(super) async fn leave(State(api): State<Arc<Api>>, request: Request) -> Resp
 pub(super) async fn theme(State(api): State<Arc<Api>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let arrival = Arrival::of(&api, &parts);
+    let outcome = set_theme(&api, &parts, body, &arrival).await;
+    arrival.dressed(outcome.unwrap_or_else(|fault| fault.respond(arrival.frame(None))))
+}
+
+async fn set_theme(api: &Api, parts: &Parts, body: Body, arrival: &Arrival) -> Outcome {
     if origin(&parts.headers) == Origin::Foreign {
-        return arrival
-            .dressed(Fault::forbidden("A page of others may not do that.").respond(arrival.frame(None)));
+        return Err(Fault::forbidden("A page of others may not do that."));
     }
-    let form = read_form(body, &api).await.unwrap_or_default();
+    let form = read_form_of_anybody(body, api).await?;
     let home = format!("{}/", arrival.base);
     let mut response = redirect(own_path(&arrival.base, form.exact("back")).unwrap_or(&home));
     let (value, seconds) = match form.text("theme") {
@@ -151,7 +160,7 @@ pub(super) async fn theme(State(api): State<Arc<Api>>, request: Request) -> Resp
     response
         .headers_mut()
         .extend(arrival.jar.set(cookie::THEME, value, Some(seconds)).map(|set| (SET_COOKIE, set)));
-    arrival.dressed(response)
+    Ok(response)
 }
 
 fn page(arrival: &Arrival, next: String, problem: &'static str) -> Page {
@@ -159,6 +168,9 @@ fn page(arrival: &Arrival, next: String, problem: &'static str) -> Page {
     Page { frame, next, problem, hours: LIFE.as_secs() / 3600 }
 }
 
+/// Where the login leads. A path that would not fit into its form leads nowhere but home.
 fn next(arrival: &Arrival, given: &Parameters) -> String {
-    own_path(&arrival.base, given.exact("next")).map_or_else(|| format!("{}/", arrival.base), str::to_owned)
+    let path = Some(given.exact("next")).filter(|path| path.len() <= LONGEST_NEXT);
+    path.and_then(|path| own_path(&arrival.base, path))
+        .map_or_else(|| format!("{}/", arrival.base), str::to_owned)
 }
