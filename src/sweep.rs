@@ -11,6 +11,7 @@
 
 mod explanation;
 mod feed;
+mod inquiry;
 mod intake;
 mod measures;
 mod pace;
@@ -25,6 +26,7 @@ mod walk;
 
 pub use explanation::{Explanation, Source, Table, Told};
 pub use feed::Feed;
+pub use inquiry::Inquiry;
 pub use measures::Measures;
 pub use rebuild::Rebuild;
 pub use reconcile::{Reconcile, ReconcileSettings};

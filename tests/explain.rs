@@ -6,6 +6,7 @@ use std::time::Duration;
 use duewheel::deadline::{Cause, Deadline, OnConflict, Outcome};
 use duewheel::operator::{Door, Operator, Person};
 use duewheel::shard::Shard;
+use duewheel::sweep::{Explanation, Inquiry, Table};
 use duewheel::wheel::{BulkAct, BulkFilter, ClaimInHand, Settlement, What, WorkerRecord};
 use serde_json::{Value, json};
 
@@ -332,4 +333,80 @@ async fn in_every_state_command_line_api_and_page_give_the_same_plain_reason() {
         !told(&story(&doors.fleet, "41")).iter().any(|line| line.contains("anna")),
         "nothing was done to it"
     );
+}
+
+/// Readers of a server are not to be felt in the shop's database, however many there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_number_of_explanations_at_once_share_two_sessions_which_are_closed_when_nobody_asks() {
+    let shop = Shop::open(Kind::Postgres, 1).await;
+    shop.orders(1..=60, -60_000, &[]).await;
+    let wheel = crate::rig::wheel::wheel(RedisServer::shared(), 1).await;
+    let table = Arc::new(Inquiry::closing_after(&shop.settings(), Duration::from_secs(1)));
+    let sessions =
+        "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'duewheel'";
+    let (mut readers, mut most) = (tokio::task::JoinSet::new(), 0);
+    for n in 1..=60 {
+        let (wheel, table) = (wheel.clone(), table.clone());
+        readers.spawn(async move {
+            for _ in 0..5 {
+                let story = Explanation::of(&wheel, Some(&table), &id(&n.to_string())).await.unwrap();
+                assert!(matches!(&story.table, Table::Asked(Some(_), _)), "{:?}", story.table);
+            }
+        });
+    }
+    while !readers.is_empty() {
+        most = most.max(shop.count(sessions).await);
+        while let Some(done) = readers.try_join_next() {
+            done.unwrap();
+        }
+    }
+    println!("{most} sessions");
+    assert!((1..=2).contains(&most), "{most} sessions");
+    eventually(PATIENCE, async || (shop.count(sessions).await == 0).then_some(())).await;
+    // Whoever asks later finds it as before.
+    let story = Explanation::of(&wheel, Some(&table), &id("1")).await.unwrap();
+    assert!(matches!(&story.table, Table::Asked(Some(_), _)), "{:?}", story.table);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_password_of_the_database_is_taken_over_by_explanations_without_a_restart() {
+    let server = RedisServer::shared();
+    let shop = Shop::open(Kind::Postgres, 1).await;
+    shop.orders([1], -60_000, &[]).await;
+    let role = crate::rig::shop::database_name();
+    shop.db.run(&format!("CREATE ROLE {role} LOGIN SUPERUSER PASSWORD 'one'")).await;
+    let (_, place) = shop.url.rsplit_once('@').unwrap();
+    let fleet = Fleet::new(server, &Plan::new(server.url()).closing(&shop).net(NET)).await;
+    let dir = fleet.command().get_current_dir().unwrap().to_owned();
+    let login = |password: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::write(dir.join("url"), format!("postgres://{role}:{password}@{place}\n")).unwrap();
+        std::fs::set_permissions(dir.join("url"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    login("one");
+    let config = std::fs::read_to_string(dir.join("duewheel.toml")).unwrap();
+    let config = config.replace(&format!("url = {:?}", shop.url), "url_file = \"url\"");
+    assert!(config.contains("url_file"), "{config}");
+    std::fs::write(dir.join("duewheel.toml"), config).unwrap();
+
+    let Doors { fleet, page, client } = Doors::open(fleet).await;
+    let client = tokio::sync::Mutex::new(client);
+    let path = format!("/v1/wheels/{}/deadlines/1/explain", fleet.wheel.name());
+    let asked = async || client.lock().await.bare("GET", &path).await.value();
+    let story = asked().await;
+    assert_eq!(story["row"]["open"], json!(true), "{story}");
+    shop.db.run(&format!("ALTER ROLE {role} PASSWORD 'two'")).await;
+    shop.db
+        .rows(&format!(
+            "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity WHERE usename = '{role}'"
+        ))
+        .await;
+    let story =
+        eventually(PATIENCE, async || Some(asked().await).filter(|story| story["row"].is_null())).await;
+    assert!(!story.to_string().contains("one@"), "{story}");
+    login("two");
+    page.signal("HUP");
+    let story =
+        eventually(PATIENCE, async || Some(asked().await).filter(|story| !story["row"].is_null())).await;
+    assert_eq!(story["row"]["open"], json!(true), "{story}");
 }

@@ -1,5 +1,7 @@
 //! `duewheel explain`: one order's story over wheel, orders table, audit table and events, and why it is not closed.
 
+use std::sync::Arc;
+
 use clap::Args;
 
 use super::arguments;
@@ -11,7 +13,7 @@ use super::output::Output;
 use crate::clock::distance;
 use crate::deadline::{Id, State};
 use crate::error::escaped;
-use crate::sweep::Explanation;
+use crate::sweep::{Explanation, Inquiry};
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
@@ -31,8 +33,8 @@ pub struct Explain {
 /// Tells it.
 pub async fn run(args: &Explain, context: &Context, output: &mut Output) -> Outcome {
     let wheel = context.wheel()?;
-    let hook = context.wheel_config().ok().and_then(declared);
-    let story = Explanation::of(&wheel, hook, &args.id).await?;
+    let table = context.wheel_config().ok().and_then(declared).map(|hook| Arc::new(Inquiry::new(hook)));
+    let story = Explanation::of(&wheel, table.as_ref(), &args.id).await?;
     if output.is_json() {
         output.object(&story.json(wheel.name().as_str(), args.id.as_str()))?;
     } else {

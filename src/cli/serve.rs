@@ -20,7 +20,7 @@ use crate::http::health::Probes;
 use crate::http::{Api, ServedWheel, Server, Setting, Tls};
 use crate::metrics::Metrics;
 use crate::operator::Foreman;
-use crate::wheel::Wheel;
+use crate::wheel::{Store, Wheel};
 use crate::worker::Meter;
 use crate::worker::service::drive;
 
@@ -32,7 +32,7 @@ use crate::worker::service::drive;
                   what operators do. It closes nothing by itself; workers do, elsewhere or with `duewheel worker --listen`. Any number \
                   of servers work side by side. The manual is docs/api.md, the grammar /openapi.json.\n\nWithout tokens it listens on \
                   this machine only (`duewheel token new`). SIGTERM and SIGINT let requests in work finish within `http.grace`; SIGHUP \
-                  reads tokens, certificate and log level again.",
+                  reads tokens, certificate, log level and every secret (logins of Redis and databases) again.",
     after_help = "Examples:\n  duewheel serve\n  duewheel serve --listen 127.0.0.1:9000\n  duewheel serve --listen 0.0.0.0:8480 \
                   --config /etc/duewheel/duewheel.toml     with [http] tokens_file and TLS"
 )]
@@ -92,7 +92,7 @@ pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outc
                 }
                 Asked::Hangup => {
                     supervisor.reloading();
-                    reload(context, &service);
+                    reload(context, &store, &service);
                     supervisor.ready(&status);
                 }
                 Asked::Stop | Asked::Continue => {}
@@ -104,7 +104,7 @@ pub async fn run(_args: &Serve, context: &Context, _output: &mut Output) -> Outc
     Ok(Exit::Done)
 }
 
-fn reload(context: &Context, service: &Service) {
+fn reload(context: &Context, store: &Store, service: &Service) {
     let config = match context.reload() {
         Ok(config) => config,
         Err(e) => {
@@ -117,6 +117,7 @@ fn reload(context: &Context, service: &Service) {
     {
         tracing::error!(error = %e, "log level is not taken over");
     }
+    super::worker::reload_redis(context, &config, store);
     service.reload(&config);
     let changed = changed(&context.config, &config);
     if !changed.is_empty() {
@@ -132,7 +133,7 @@ fn served(config: &Config, wheel: Wheel, settings: &Arc<[Setting]>) -> ServedWhe
     let _ = config;
     ServedWheel {
         #[cfg(feature = "sql")]
-        table: table.and_then(super::net::declared).cloned().map(Arc::new),
+        table: table.and_then(super::net::declared).map(|hook| Arc::new(crate::sweep::Inquiry::new(hook))),
         settings: settings.clone(),
         wheel,
     }
@@ -148,6 +149,8 @@ fn settings_in_force(config: &Config) -> Arc<[Setting]> {
 pub struct Service {
     api: Arc<Api>,
     tls: Option<Arc<Tls>>,
+    #[cfg(feature = "sql")]
+    served: Vec<ServedWheel>,
 }
 
 impl Service {
@@ -171,14 +174,23 @@ impl Service {
         };
         tracing::info!(%address, tls = tls.is_some(), tokens = guarded, "listening");
         let shown = settings_in_force(&context.config);
-        let served = wheels.into_iter().map(|wheel| served(&context.config, wheel, &shown));
-        let api = Api::new(served, settings, metrics, stop.clone());
+        let served: Vec<ServedWheel> =
+            wheels.into_iter().map(|wheel| served(&context.config, wheel, &shown)).collect();
+        let api = Api::new(served.iter().cloned(), settings, metrics, stop.clone());
         let answering = tokio::spawn(server.run(api.router(), stop.clone()));
-        Ok((Self { api, tls }, answering))
+        let service = Self {
+            api,
+            tls,
+            #[cfg(feature = "sql")]
+            served,
+        };
+        Ok((service, answering))
     }
 
-    /// Takes over tokens and certificate.
+    /// Takes over tokens, certificate and the logins of the orders tables.
     pub fn reload(&self, config: &Config) {
+        #[cfg(feature = "sql")]
+        self.reload_logins(config);
         let count = config.http.tokens.len();
         if self.api.set_tokens(config.http.tokens.clone()) {
             tracing::info!(tokens = count, "tokens were read again");
@@ -189,6 +201,19 @@ impl Service {
             match tls.reload(files) {
                 Ok(()) => tracing::info!("certificate was read again"),
                 Err(e) => tracing::error!(error = %e, "certificate is not taken over"),
+            }
+        }
+    }
+
+    #[cfg(feature = "sql")]
+    fn reload_logins(&self, config: &Config) {
+        for one in &self.served {
+            let name = one.wheel.name();
+            let fresh = config.wheels.iter().find(|known| known.wheel.name == *name);
+            if let (Some(table), Some(hook)) = (&one.table, fresh.and_then(super::net::declared))
+                && let Err(e) = table.set_urls(&hook.urls)
+            {
+                tracing::error!(wheel = %name, error = %e, "the login of the orders table, for explanations, is not taken over");
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::operator::Foreman;
 #[cfg(feature = "sql")]
 use crate::sweep::Measures;
-use crate::wheel::{RedisSettings, Wheel};
+use crate::wheel::{RedisSettings, Store, Wheel};
 use crate::worker::service::{Service as _, drive_watched};
 use crate::worker::{Drained, Meter, Tally, Worker as Fleet};
 
@@ -341,14 +341,8 @@ fn reload(context: &Context, served: &[Served]) -> Option<Config> {
     {
         tracing::error!(error = %e, "log level is not taken over");
     }
-    // Only the login: another server under the open connections would split the wheel in two.
-    let redis = RedisSettings { url: config.redis.url.clone(), ..context.config.redis.clone() };
-    let same_server = shown(&config) == shown(&context.config);
-    if let Some(one) = served.first()
-        && same_server
-        && let Err(e) = one.wheel.store().set_login(&redis)
-    {
-        tracing::error!(error = %e, "redis login is not taken over");
+    if let Some(one) = served.first() {
+        reload_redis(context, &config, one.wheel.store());
     }
     for one in served {
         let Some(fresh) = config.wheels.iter().find(|w| w.wheel.name == *one.wheel.name()) else { continue };
@@ -369,6 +363,16 @@ fn reload(context: &Context, served: &[Served]) -> Option<Config> {
         tracing::warn!(keys = changed.join(", "), "changed, and need a restart");
     }
     Some(config)
+}
+
+/// Takes over the login of Redis. Only that: another server under the open connections would split the wheel in two.
+pub fn reload_redis(context: &Context, config: &Config, store: &Store) {
+    let redis = RedisSettings { url: config.redis.url.clone(), ..context.config.redis.clone() };
+    if shown(config) == shown(&context.config)
+        && let Err(e) = store.set_login(&redis)
+    {
+        tracing::error!(error = %e, "redis login is not taken over");
+    }
 }
 
 /// Where Redis is, without the password.

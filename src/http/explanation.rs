@@ -10,7 +10,7 @@ pub(super) async fn explain(call: Call) -> Outcome {
     use crate::sweep::Explanation;
 
     let id = call.id()?;
-    let story = Explanation::of(call.wheel(), call.door.served.table.as_deref(), id).await;
+    let story = Explanation::of(call.wheel(), call.door.served.table.as_ref(), id).await;
     let story = story.map_err(|e| call.failed(&e))?;
     if !story.is_known() {
         return Err(Problem::not_found("absent", "nobody knows anything of it"));

@@ -11,7 +11,7 @@ pub struct ServedWheel {
     pub wheel: Wheel,
     /// The orders table that its hook declares, for explanations; `None` where it declares none.
     #[cfg(feature = "sql")]
-    pub table: Option<Arc<crate::hook::sql::SqlSettings>>,
+    pub table: Option<Arc<crate::sweep::Inquiry>>,
     /// The configuration in force, as `duewheel config` shows it: of the whole process, secrets hidden.
     pub settings: Arc<[Setting]>,
 }

@@ -3,15 +3,15 @@
 
 mod shape;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::inquiry::Inquiry;
 use crate::clock::{Moment, distance, show_span};
 use crate::deadline::{Cause, Id, Outcome, State};
 use crate::error::{Result, escaped};
-use crate::hook::sql::SqlSettings;
 use crate::hook::sql::pages::facts::Fact;
 use crate::hook::sql::pages::trail::Trail;
-use crate::hook::sql::pages::{OrdersTable, TableSettings};
 use crate::wheel::{AuditEntry, AuditFilter, AuditOutcome, Holder, Survey, Wheel};
 
 /// The latest acts of people that are told.
@@ -80,14 +80,14 @@ pub struct Explanation {
 
 impl Explanation {
     /// Asks the wheel, and the table that the hook declares. Fails where Redis does; a database that is away is part of the story.
-    pub async fn of(wheel: &Wheel, hook: Option<&SqlSettings>, id: &Id) -> Result<Self> {
+    pub async fn of(wheel: &Wheel, table: Option<&Arc<Inquiry>>, id: &Id) -> Result<Self> {
         let survey = wheel.survey(id).await?;
         // An extra, like the stream of events.
         let about_it = AuditFilter { id: Some(id.clone()), or_bulk: true, act: None };
         let acts = wheel.audit(&about_it, None, ACTS).await.map(|page| page.entries).unwrap_or_default();
-        let table = match hook {
+        let table = match table {
             None => Table::Undeclared,
-            Some(hook) => ask(hook, id).await.unwrap_or_else(|e| Table::Away(e.to_string())),
+            Some(table) => table.ask(id).await,
         };
         Ok(Self { survey, acts, table })
     }
@@ -259,13 +259,6 @@ impl Explanation {
             (State::Leased | State::Dead, _) => wheel,
         }
     }
-}
-
-/// A table that cannot be read this way (its orders are routed by a payload that only feed and sweep know) fails like one that is away.
-async fn ask(hook: &SqlSettings, id: &Id) -> Result<Table> {
-    let table = OrdersTable::new(hook, &TableSettings::of(hook))?;
-    let mut facts = table.facts(&[id.as_str()], true).await?;
-    Ok(Table::Asked(facts.remove(id.as_str()), table.trail(id.as_str()).await?))
 }
 
 fn audit(row: &Trail) -> String {

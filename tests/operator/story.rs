@@ -6,7 +6,7 @@ use std::time::Duration;
 use duewheel::deadline::State;
 use duewheel::http::{Api, ServedWheel};
 use duewheel::operator::{Door, Operator, Person};
-use duewheel::sweep::{Looked, Report, Schedule, Sweep, SweepSettings};
+use duewheel::sweep::{Inquiry, Looked, Report, Schedule, Sweep, SweepSettings};
 use duewheel::wheel::PREVIEW;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,10 @@ async fn a_server_that_knows_the_orders_table_explains_an_order_by_it() {
     shop.db.run("UPDATE orders SET status = 'paid' WHERE id = 2").await;
     let wheel = wheel(RedisServer::shared(), 1).await;
     enqueue(&wheel, "2", after(3_600_000)).await.unwrap();
-    let served = ServedWheel { table: Some(Arc::new(shop.settings())), ..ServedWheel::from(wheel.clone()) };
+    let served = ServedWheel {
+        table: Some(Arc::new(Inquiry::new(&shop.settings()))),
+        ..ServedWheel::from(wheel.clone())
+    };
     let (settings, stop) = (settings(), CancellationToken::new());
     let server =
         duewheel::http::Server::bind("listen", settings.listen, settings.limits.clone()).await.unwrap();

@@ -11,7 +11,7 @@ use crate::config::Shown;
 use crate::deadline::{Id, State};
 use crate::error::{Result, escaped, escaped_json};
 #[cfg(feature = "sql")]
-use crate::hook::sql::SqlSettings;
+use crate::sweep::Inquiry;
 use crate::wheel::answer::{Row, Stats};
 use crate::wheel::{Bucket, Held, Hour, ServerFacts, Wheel, WorkerRecord};
 
@@ -86,7 +86,7 @@ impl Listing {
 pub struct Reader {
     wheel: Wheel,
     #[cfg(feature = "sql")]
-    table: Option<SqlSettings>,
+    table: Option<Arc<Inquiry>>,
     settings: Arc<[Shown]>,
     looks: u32,
     seldom: (Option<ServerFacts>, Option<Moment>),
@@ -96,7 +96,9 @@ impl Reader {
     /// Of this wheel.
     pub fn new(wheel: Wheel, context: &Context) -> Self {
         #[cfg(feature = "sql")]
-        let table = context.wheel_config().ok().and_then(super::super::net::declared).cloned();
+        let hook = context.wheel_config().ok().and_then(super::super::net::declared);
+        #[cfg(feature = "sql")]
+        let table = hook.map(|hook| Arc::new(Inquiry::new(hook)));
         let settings = hook::settings(wheel.name().as_str(), &context.config.shown);
         Self {
             wheel,

@@ -284,6 +284,13 @@ impl OrdersTable {
         if problems.is_empty() { Ok(()) } else { Err(Error::Config(problems)) }
     }
 
+    /// Closes the sessions that are at rest.
+    pub async fn close_idle(&self) {
+        for pool in self.primaries.iter().chain(&self.readers) {
+            pool.close_idle().await;
+        }
+    }
+
     /// How many databases the orders are spread over.
     pub fn databases(&self) -> usize {
         self.readers.len()

@@ -111,6 +111,13 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// Closes every session at rest as the database expects it.
+    pub(super) async fn close_idle(&self) {
+        while let Some(Idle { session, .. }) = self.take_idle() {
+            let _ = tokio::time::timeout(self.connect_timeout, session.close()).await;
+        }
+    }
+
     fn take_idle(&self) -> Option<Idle> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }

@@ -47,8 +47,8 @@ impl Visit {
 
     /// The orders table that the hook declares, where this server knows it.
     #[cfg(feature = "sql")]
-    pub fn table(&self) -> Option<&crate::hook::sql::SqlSettings> {
-        self.door.served.table.as_deref()
+    pub fn table(&self) -> Option<&std::sync::Arc<crate::sweep::Inquiry>> {
+        self.door.served.table.as_ref()
     }
 
     /// How often the orders table is swept, where that is known.
