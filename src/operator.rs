@@ -223,14 +223,16 @@ impl Operator {
     pub async fn reshard(
         &self,
         to: ShardCount,
+        drop_history: bool,
         reason: &str,
         mut progress: impl FnMut(u64),
     ) -> Result<(Wheel, u64)> {
         let about = About::wheel(Act::Reshard, reason);
-        let about = about.with(format!("from {} to {} shards", self.wheel.shards().get(), to.get()));
+        let without = if drop_history { ", without the events of those that go" } else { "" };
+        let about = about.with(format!("from {} to {} shards{without}", self.wheel.shards().get(), to.get()));
         let work = async {
             let mut carried = 0;
-            let moved = self.wheel.reshard(to, |so_far| {
+            let moved = self.wheel.reshard(to, drop_history, |so_far| {
                 carried = so_far;
                 progress(so_far);
             });

@@ -55,7 +55,7 @@ use tokio_util::task::TaskTracker;
 pub use audit::{AuditEntry, AuditFilter, AuditOutcome, AuditPage};
 pub use body::encode_new;
 pub use breaker::{Band, Held, Reported, Trip, Verdicts};
-pub use bulk::{BULK, Bulk, BulkAct, BulkAt, BulkFilter, BulkState, TakenBulk};
+pub use bulk::{BULK, Bulk, BulkAct, BulkAt, BulkFilter, BulkState, TakenBulk, Task};
 pub use carry::Carried;
 pub use claim::{Ask, Claimed, Reminded, Renewed, Settlement, ShardState, What};
 pub use dead::{Dead, DeadSurvey};
@@ -84,6 +84,9 @@ use script::Script;
 
 /// The most ids one script call takes; Lua's `unpack` ends near 8,000 arguments, and a call should stay near a millisecond.
 pub const MAX_BATCH: usize = 500;
+
+/// From so many bytes of payloads on, another call takes the rest of a batch.
+const MAX_BYTES: usize = 1 << 20;
 
 /// The job that fills a wheel from the orders table; formatting a shard asks for it.
 pub const REBUILD: &str = "rebuild";
@@ -165,13 +168,27 @@ impl Wheel {
         self.shards().shard_of(id.as_bytes())
     }
 
-    /// Gives every shard its meta record, where it has none. Refuses another layout, shard count or slot width.
+    /// Gives every shard its meta record, where it has none. Refuses another layout, shard count or slot width. A shard that is new is
+    /// held from its first moment by whatever holds the wheel.
     ///
     /// Returns how many shards were new.
     pub async fn format(&self) -> Result<u64> {
-        let mut fresh = 0;
+        let held = self.held_for_new_shards().await?;
+        let mut new = Vec::new();
         for shard in self.shards().all() {
-            fresh += self.format_shard(shard).await?;
+            if self.format_shard(shard, &held).await? {
+                new.push(shard);
+            }
+        }
+        let fresh = new.len() as u64;
+        if held != Held::default() && fresh > 0 && self.held_by().await? == Held::default() {
+            // A person resumed it meanwhile. Who paused it meanwhile has told the new shards as well.
+            for shard in new {
+                self.run(&script::PAUSE, shard, |cmd| {
+                    cmd.arg("resume").arg("");
+                })
+                .await?;
+            }
         }
         if fresh > 0 {
             let mut cmd = redis::cmd("HSET");
@@ -195,9 +212,15 @@ impl Wheel {
         Ok(Moment::EPOCH.plus(Duration::from_secs(seconds) + Duration::from_micros(micros)))
     }
 
-    async fn format_shard(&self, shard: Shard) -> Result<u64> {
-        let value = self.run(&script::FORMAT, shard, |_| {}).await?;
-        Ok(u64::from(reply::number(&value) == Some(1)))
+    /// Whether it was new.
+    async fn format_shard(&self, shard: Shard, held: &Held) -> Result<bool> {
+        let args = |cmd: &mut Cmd| {
+            for (_, text) in held.fields() {
+                cmd.arg(text);
+            }
+        };
+        let value = self.run(&script::FORMAT, shard, args).await?;
+        Ok(reply::number(&value) == Some(1))
     }
 
     /// Runs a verb on a shard. What Redis only asks to repeat is repeated for about a second; a shard without meta is formatted first

@@ -74,6 +74,8 @@ mod redis_rig;
 #[cfg(feature = "webhook")]
 mod redis_tls;
 mod reminders;
+#[cfg(all(feature = "http", feature = "webhook"))]
+mod reshard;
 mod rights;
 mod script_cache;
 mod scripts;

@@ -340,7 +340,7 @@ async fn a_reshard_beside_a_worker_that_was_forgotten_loses_nothing() {
     let to = duewheel::shard::ShardCount::new(2).unwrap();
     let mut refused = 0;
     let narrower = loop {
-        match wheel.reshard(to, |_| {}).await {
+        match wheel.reshard(to, false, |_| {}).await {
             Ok(narrower) => break narrower,
             Err(e) => {
                 assert!(e.to_string().contains("leased"), "{e}");
@@ -352,7 +352,8 @@ async fn a_reshard_beside_a_worker_that_was_forgotten_loses_nothing() {
                     let note = Note::new("anna", "reshard").unwrap();
                     wheel.pause(&note).await.unwrap();
                     for shard in wheel.shards().all() {
-                        claim(&wheel, shard, 1_000_000 + refused).await;
+                        let patient = Ask { poison_limit: 1_000_000, ..ask(1_000_000 + refused) };
+                        wheel.claim(shard, &patient).await.unwrap();
                     }
                 }
                 assert!(refused < 100);
@@ -385,7 +386,7 @@ async fn fences_grow_through_a_reshard() {
         wheel.settle(shard, &back).await.unwrap();
         before.extend(leases.into_iter().map(|lease| (lease.id, lease.fence)));
     }
-    let wider = wheel.reshard(duewheel::shard::ShardCount::new(9).unwrap(), |_| {}).await.unwrap();
+    let wider = wheel.reshard(duewheel::shard::ShardCount::new(9).unwrap(), false, |_| {}).await.unwrap();
     let mut seen = 0;
     for shard in wider.shards().all() {
         for lease in claim(&wider, shard, 2).await.leases {

@@ -66,6 +66,6 @@ async fn redis_keeps_the_same_few_scripts_however_much_is_done() {
     // A move to another number of shards has a few of its own.
     let small = wheel_of(&server, settings(1)).await;
     enqueue(&small, "o-1", after(600_000)).await.unwrap();
-    small.reshard(ShardCount::new(2).unwrap(), |_| {}).await.unwrap();
+    small.reshard(ShardCount::new(2).unwrap(), false, |_| {}).await.unwrap();
     assert!((first..=26).contains(&kept()), "{} scripts", kept());
 }

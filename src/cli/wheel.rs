@@ -37,10 +37,20 @@ enum Verb {
         why: ByAndWhy,
     },
     /// Moves a wheel to another number of shards. Stop its workers first; run it again if it was cut off
+    #[command(
+        long_about = "Moves a wheel to another number of shards. Drain its workers first (duewheel drain), then stop them and whatever else \
+                      uses the wheel; run it again if it was cut off. A pause or trip stays.\n\nRefused while a bulk act is not over. With \
+                      fewer shards than before, the streams of events of those that go away go with them: refused while a consumer group \
+                      (Kafka's relay, your own) has not acknowledged all of them, and refused without --drop-history while they hold any \
+                      event that `explain` and `events` could still tell. Deadlines, the dead and remembered ends are always carried."
+    )]
     Reshard {
         /// The new number, 1 to 1024
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
         shards: u32,
+        /// Goes on although `explain` and `events` lose what the shards that go away tell
+        #[arg(long)]
+        drop_history: bool,
         /// Does not ask
         #[arg(long)]
         yes: bool,
@@ -71,7 +81,9 @@ pub async fn run(args: &WheelCommand, context: &Context, output: &mut Output) ->
             output.say(&format!("{name}: dropped, {held} deadlines, {removed} keys"), &object)?;
             Ok(Exit::Done)
         }
-        Verb::Reshard { shards, yes, why } => reshard(*shards, *yes, why, context, output).await,
+        Verb::Reshard { shards, drop_history, yes, why } => {
+            reshard(*shards, *drop_history, *yes, why, context, output).await
+        }
     }
 }
 
@@ -100,7 +112,14 @@ async fn list(context: &Context, output: &mut Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn reshard(shards: u32, yes: bool, why: &ByAndWhy, context: &Context, output: &mut Output) -> Outcome {
+async fn reshard(
+    shards: u32,
+    drop_history: bool,
+    yes: bool,
+    why: &ByAndWhy,
+    context: &Context,
+    output: &mut Output,
+) -> Outcome {
     let to = ShardCount::new(shards)?;
     let operator = context.operator(&why.who)?;
     let wheel = operator.wheel();
@@ -108,7 +127,8 @@ async fn reshard(shards: u32, yes: bool, why: &ByAndWhy, context: &Context, outp
     let from = wheel.shards().get();
     confirm(yes, &format!("moving wheel {name} from {from} to {shards} shards"), name)?;
     let bar = super::enqueue::progress(output, None);
-    let (_, carried) = operator.reshard(to, &why.reason, |carried| bar.set_position(carried)).await?;
+    let (_, carried) =
+        operator.reshard(to, drop_history, &why.reason, |carried| bar.set_position(carried)).await?;
     bar.finish_and_clear();
     let object =
         json!({"outcome": "resharded", "wheel": name, "from": from, "shards": shards, "carried": carried});

@@ -1,7 +1,8 @@
 //! The operators' audit of a wheel: what people did to it through which door, why, and what came of it; and what the breaker tripped.
 //!
 //! An act is written twice: what is intended before it is done, and what came of it afterwards, naming the first. A listing shows one entry
-//! for both; one whose end was never written shows as *begun*: whether it was done nobody can say.
+//! for both, and one for an end that was written twice; one whose end was never written shows as *begun*: whether it was done nobody can
+//! say.
 
 use std::collections::BTreeSet;
 
@@ -159,6 +160,11 @@ impl Wheel {
                     continue;
                 }
                 let (entry, of) = decode(one.stamp, one.fields);
+                // An end that was written again, because nobody knew whether it had been; the last one was shown before.
+                if of.as_ref().is_some_and(|of| ended.contains(of)) {
+                    end = behind;
+                    continue;
+                }
                 if filter.fits(&entry) {
                     if page.entries.len() == limit {
                         page.next = Some(make_cursor(&end, &ended));

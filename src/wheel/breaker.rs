@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
+
 use super::{Wheel, keys, reply, script};
 use crate::clock::Moment;
 use crate::deadline::Note;
@@ -106,6 +108,39 @@ pub struct Held {
     pub trip: Option<Trip>,
 }
 
+impl Held {
+    fn parse(paused: Option<&str>, tripped: Option<&str>) -> Self {
+        let unknown = || Note { actor: "unknown".to_owned(), reason: "unknown".to_owned() };
+        let paused = paused.map(|text| serde_json::from_str(text).unwrap_or_else(|_| unknown()));
+        Self { paused, trip: tripped.and_then(Trip::parse) }
+    }
+
+    /// As the record of the wheel and that of a shard have it; an empty text where nothing is to stand.
+    pub(super) fn fields(&self) -> [(&'static str, String); 2] {
+        let paused = self.paused.as_ref().map(|note| serde_json::to_string(note).unwrap_or_default());
+        [
+            ("paused", paused.unwrap_or_default()),
+            ("tripped", self.trip.as_ref().map(Trip::text).unwrap_or_default()),
+        ]
+    }
+}
+
+/// What the wheel's own record says of what holds it.
+struct StateRecord {
+    held: Held,
+    /// The trip that a person has lifted last.
+    lifted: Option<u64>,
+    /// Whether there is one: it was held at least once since Redis was emptied.
+    is_there: bool,
+}
+
+fn word(reply: &mut reply::Reply) -> Result<Option<String>> {
+    Ok(match reply.value()? {
+        redis::Value::BulkString(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        _ => None,
+    })
+}
+
 impl Wheel {
     /// Adds verdicts to the fleet's counts. Where they leave the band the wheel is tripped: every shard is told.
     pub async fn report(&self, verdicts: &Verdicts, band: &Band, who: &str) -> Result<Reported> {
@@ -131,30 +166,67 @@ impl Wheel {
 
     /// What holds the wheel as a whole.
     pub async fn held_by(&self) -> Result<Held> {
-        Ok(self.state().await?.0)
+        Ok(self.state().await?.held)
     }
 
-    /// What holds the wheel, and the trip that a person has lifted last.
-    async fn state(&self) -> Result<(Held, Option<u64>)> {
+    async fn state(&self) -> Result<StateRecord> {
         let mut cmd = redis::cmd("HMGET");
-        cmd.arg(keys::of_wheel(self.name(), "state")).arg("paused").arg("tripped").arg("lifted");
+        cmd.arg(keys::of_wheel(self.name(), "state"))
+            .arg("paused")
+            .arg("tripped")
+            .arg("lifted")
+            .arg("resumed");
         let value = self.store().command(&cmd, "read what holds the wheel").await?;
         let mut reply = reply::Reply::array("state", value)?;
-        let mut word = || match reply.value()? {
-            redis::Value::BulkString(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            _ => Ok::<_, crate::error::Error>(None),
-        };
-        let (paused, tripped, lifted) = (word()?, word()?, word()?);
-        let unknown = || Note { actor: "unknown".to_owned(), reason: "unknown".to_owned() };
-        let paused = paused.map(|text| serde_json::from_str(&text).unwrap_or_else(|_| unknown()));
-        let trip = tripped.as_deref().and_then(Trip::parse);
-        Ok((Held { paused, trip }, lifted.and_then(|text| text.parse().ok())))
+        let (paused, tripped) = (word(&mut reply)?, word(&mut reply)?);
+        let (lifted, resumed) = (word(&mut reply)?, word(&mut reply)?);
+        let is_there = paused.is_some() || tripped.is_some() || lifted.is_some() || resumed.is_some();
+        Ok(StateRecord {
+            is_there,
+            held: Held::parse(paused.as_deref(), tripped.as_deref()),
+            lifted: lifted.and_then(|text| text.parse().ok()),
+        })
+    }
+
+    /// What a shard that is made now must be held by. Where the wheel's own record is gone, as when the node of a Cluster that had it was
+    /// emptied, the shards that are left tell it, and it is written again. A wheel that was resumed has a record, so that a shard which
+    /// that resuming did not reach tells nothing.
+    pub(super) async fn held_for_new_shards(&self) -> Result<Held> {
+        let state = self.state().await?;
+        if state.is_there {
+            return Ok(state.held);
+        }
+        let told = try_join_all(self.inner.keys.iter().map(|keys| self.told_by_shard(&keys[0]))).await?;
+        let mut held = Held::default();
+        for one in told {
+            held.paused = held.paused.or(one.paused);
+            held.trip = held.trip.or(one.trip);
+        }
+        if held != Held::default() {
+            tracing::warn!(wheel = %self.name(), "what holds the wheel was lost, and is taken over from its shards");
+            let mut cmd = redis::cmd("HSET");
+            cmd.arg(keys::of_wheel(self.name(), "state"));
+            for (field, text) in held.fields().into_iter().filter(|(_, text)| !text.is_empty()) {
+                cmd.arg(field).arg(text);
+            }
+            self.store().command(&cmd, "remember what holds the wheel").await?;
+        }
+        Ok(held)
+    }
+
+    async fn told_by_shard(&self, meta: &str) -> Result<Held> {
+        let mut cmd = redis::cmd("HMGET");
+        cmd.arg(meta).arg("paused").arg("tripped");
+        let value = self.store().command(&cmd, "read what holds a shard").await?;
+        let mut reply = reply::Reply::array("meta", value)?;
+        let (paused, tripped) = (word(&mut reply)?, word(&mut reply)?);
+        Ok(Held::parse(paused.as_deref(), tripped.as_deref()))
     }
 
     /// Writes pause and trip again where a shard lost them (restart without data, new shard), and the trip that the caller knows of also
     /// where the wheel itself has lost it, unless a person has lifted it. Returns what holds the wheel.
     pub async fn reassert(&self, known: Option<&Trip>) -> Result<Held> {
-        let (mut held, lifted) = self.state().await?;
+        let StateRecord { mut held, lifted, .. } = self.state().await?;
         if let (None, Some(known)) = (&held.trip, known)
             && lifted != Some(known.at_us)
         {
@@ -185,11 +257,13 @@ impl Wheel {
         let mut forget = redis::cmd("DEL");
         forget.arg(key("breaker"));
         self.store().command(&forget, "forget the counts").await?;
+        // Written first: from then on the record is there, and no shard is asked what it knew.
+        let mut lift = redis::cmd("HSET");
+        lift.arg(key("state")).arg("resumed").arg(self.store().read_clock().await?.us);
         if let Some(trip) = &held.trip {
-            let mut lift = redis::cmd("HSET");
-            lift.arg(key("state")).arg("lifted").arg(trip.at_us);
-            self.store().command(&lift, "lift the trip").await?;
+            lift.arg("lifted").arg(trip.at_us);
         }
+        self.store().command(&lift, "lift what held the wheel").await?;
         let mut forget = redis::cmd("HDEL");
         forget.arg(key("state")).arg("paused").arg("tripped");
         self.store().command(&forget, "forget what held the wheel").await?;

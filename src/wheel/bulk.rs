@@ -258,7 +258,23 @@ pub struct TakenBulk {
     pub at: BulkAt,
 }
 
+/// What a runner is to do.
+#[derive(Debug)]
+pub enum Task {
+    /// Run this one, or go on with it.
+    Run(Box<TakenBulk>),
+    /// This one is over, but its runner was cut off before it had said so: say it, then forget it.
+    Tell(Job, Box<Bulk>),
+}
+
 impl Wheel {
+    /// The oldest bulk act that a runner has yet to end, also one that a person stopped.
+    pub(super) async fn bulk_under_way(&self) -> Result<Option<Bulk>> {
+        let record = self.job_record(BULK).await?;
+        let last = record.fields.get(LAST);
+        Ok(self.open_bulks().await?.0.into_iter().find(|bulk| Some(&bulk.id) != last))
+    }
+
     /// Puts a bulk act on the list. Its id is set here.
     pub async fn put_bulk(&self, mut bulk: Bulk) -> Result<Bulk> {
         loop {
@@ -324,8 +340,8 @@ impl Wheel {
         }
     }
 
-    /// Takes the oldest one that is not over, unless another runner has it.
-    pub async fn take_bulk(&self, runner: &str, lease: Duration) -> Result<Option<TakenBulk>> {
+    /// Takes the oldest one that is on the list, unless another runner has it.
+    pub async fn take_bulk(&self, runner: &str, lease: Duration) -> Result<Option<Task>> {
         if self.open_bulks().await?.0.is_empty() {
             return Ok(None);
         }
@@ -333,13 +349,19 @@ impl Wheel {
         // Read again: what was over a moment ago is not on the list any more.
         for bulk in self.open_bulks().await?.0 {
             if job.field(LAST) == Some(bulk.id.as_str()) {
-                self.forget_bulk(&bulk.id).await?;
+                let over = self.job_runs(BULK, 1).await?.pop();
+                let over = over.and_then(|text| serde_json::from_str::<Bulk>(&text).ok());
+                match over.filter(|over| over.id == bulk.id) {
+                    Some(over) => return Ok(Some(Task::Tell(job, Box::new(over)))),
+                    // Its record is gone: there is nothing left to say of it.
+                    None => self.forget_bulk(&bulk.id).await?,
+                }
                 continue;
             }
             let at: Option<BulkAt> = job.field(AT).and_then(|text| serde_json::from_str(text).ok());
             let fresh = || BulkAt { id: bulk.id.clone(), ..BulkAt::default() };
             let at = at.filter(|at| at.id == bulk.id).unwrap_or_else(fresh);
-            return Ok(Some(TakenBulk { job, bulk, at }));
+            return Ok(Some(Task::Run(Box::new(TakenBulk { job, bulk, at }))));
         }
         job.release(&[]).await?;
         Ok(None)

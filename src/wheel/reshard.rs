@@ -3,48 +3,79 @@
 
 use super::answer::Row;
 use super::carry::Carried;
-use super::{JOBS, Wheel, WheelSettings, keys, reply, script};
+use super::{Held, JOBS, Wheel, WheelSettings, keys, reply, script};
 use crate::clock::Moment;
 use crate::deadline::State;
-use crate::error::{Error, Result};
+use crate::error::{Error, Invalid, Result, StoreKind, shown};
 use crate::shard::{LAYOUT, Shard, ShardCount};
 
 impl Wheel {
     /// Moves this wheel to `to` shards and returns it; `progress` is told how many deadlines were carried so far.
     ///
     /// Workers and callers with the old number are refused from the first moment (`LAYOUT`): stop them, or restart them with the new
-    /// number afterwards. Leased deadlines must end first: drain the workers.
-    pub async fn reshard(&self, to: ShardCount, mut progress: impl FnMut(u64)) -> Result<Self> {
+    /// number afterwards. Leased deadlines must end first: drain the workers. A pause or trip holds the new shards as it did the old ones.
+    ///
+    /// Refused, and nothing is changed, while a bulk act is not over, because it has walked some of the shards; and where shards go away:
+    /// while a consumer group has not acknowledged all of their events, and, without `drop_history`, while they hold any, because the
+    /// events of a shard go with it.
+    pub async fn reshard(
+        &self,
+        to: ShardCount,
+        drop_history: bool,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Self> {
         let most = self.shards().get().max(to.get());
         // Both numbers at once while it lasts: neither old nor new callers get in.
         let between = self.with_shards(ShardCount::new(u32::from(most)).unwrap_or(to), Some(to));
-        if let Ok(stats) = self.stats().await {
-            none_leased(stats.leased)?;
-        }
+        self.is_known_as(to).await?;
+        let begins = match self.stats().await {
+            Ok(_) => {
+                self.loses_nothing_by(to, drop_history).await?;
+                none_leased(self.stats().await?.leased)?;
+                true
+            }
+            // Closed by a run that was cut off: it had looked, and may have carried some.
+            Err(e) if e.store_kind() == Some(StoreKind::Layout) => false,
+            Err(e) => return Err(e),
+        };
         for shard in (0..most).map(Shard) {
             between.mark(shard).await?;
         }
-        // Nobody claims from here on; who did so between the look and the closing keeps the wheel as it was.
-        let leased = between.leased().await?;
-        if leased > 0 {
+        // Nobody claims from here on, and nothing ends; who did so between the look and the closing keeps the wheel as it was.
+        let refused = match none_leased(between.leased().await?) {
+            Ok(()) if begins => self.loses_nothing_by(to, drop_history).await,
+            other => other,
+        };
+        if let Err(refused @ Error::Invalid(_)) = refused {
             for shard in self.shards().all() {
                 self.mark(shard).await?;
             }
             for shard in (self.shards().get()..most).map(Shard) {
                 between.forget_shard(shard).await?;
             }
-            none_leased(leased)?;
+            return Err(refused);
         }
+        refused?;
         let fence = between.highest_fence().await?;
         let mut carried = 0;
         for shard in (0..most).map(Shard) {
             carried += between.empty_shard(shard, to, carried, &mut progress).await?;
         }
         let after = self.with_shards(to, None);
+        // Before any of them can be claimed from.
+        let held = between.held_for_new_shards().await?;
         for shard in to.all() {
             // An id may come from the shard that had the highest one, and its next fence must be higher still.
             after.raise_fence(shard, fence).await?;
+            after.hold_shard(shard, &self.held_by().await?).await?;
             after.mark(shard).await?;
+        }
+        let now = self.held_by().await?;
+        if now != held {
+            // Who paused or resumed it meanwhile was refused by the shards that were still closed.
+            for shard in to.all() {
+                after.hold_shard(shard, &now).await?;
+            }
         }
         let mut forget = redis::cmd("HSET");
         forget.arg(keys::wheels()).arg(self.name().as_str()).arg(format!(
@@ -59,6 +90,101 @@ impl Wheel {
         Ok(after)
     }
 
+    /// Refuses where Redis knows the wheel by a number of shards that is neither this one's nor the new one: some would be left out.
+    async fn is_known_as(&self, to: ShardCount) -> Result<()> {
+        let name = self.name().as_str();
+        let known = Self::known(self.store()).await?.into_iter().find(|(known, _, _)| known == name);
+        let numbers = [self.shards().get(), to.get()].map(u64::from);
+        match known {
+            Some((_, shards, _)) if shards > 0 && !numbers.contains(&shards) => {
+                let reason = format!("the wheel has {shards} shards: set wheel.{name}.shards to that first");
+                Err(Invalid::new("shards", &self.shards().get().to_string(), reason).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses where something would be lost that is not carried.
+    async fn loses_nothing_by(&self, to: ShardCount, drop_history: bool) -> Result<()> {
+        let refused = |reason| Err(Invalid::new("shards", &to.get().to_string(), reason).into());
+        if let Some(bulk) = self.bulk_under_way().await? {
+            return refused(format!(
+                "bulk act {id} ({}, by {}) is not over: let a worker or server end it, or stop it (duewheel bulk stop {id})",
+                bulk.act.as_str(),
+                shown(&bulk.by),
+                id = bulk.id,
+            ));
+        }
+        let mut events = 0;
+        for shard in (to.get()..self.shards().get()).map(Shard) {
+            let key = &self.inner.keys[usize::from(shard.0)][8];
+            if let Some(group) = self.group_behind(key).await? {
+                return refused(format!(
+                    "shard {shard} goes away with its events, and consumer group {} has not acknowledged all of them: let it read on \
+                     while the workers are drained (duewheel drain), or remove a group that nobody reads (XGROUP DESTROY {key} …)",
+                    shown(&group)
+                ));
+            }
+            let mut count = redis::cmd("XLEN");
+            count.arg(key);
+            let count = self.store().command(&count, "count the events of a shard").await?;
+            events += reply::number(&count).unwrap_or(0);
+        }
+        if events > 0 && !drop_history {
+            return refused(format!(
+                "the shards that go away hold {events} entries of events, of what `explain` and `events` tell: --drop-history goes on \
+                 without them"
+            ));
+        }
+        Ok(())
+    }
+
+    /// A group that has not acknowledged all entries of a stream.
+    async fn group_behind(&self, stream: &str) -> Result<Option<String>> {
+        let attempted = "read the consumer groups of a shard";
+        let mut cmd = redis::cmd("EXISTS");
+        cmd.arg(stream);
+        if reply::number(&self.store().command(&cmd, attempted).await?) != Some(1) {
+            return Ok(None);
+        }
+        let mut cmd = redis::cmd("XINFO");
+        cmd.arg("GROUPS").arg(stream);
+        let mut groups = reply::Reply::array("groups", self.store().command(&cmd, attempted).await?)?;
+        while groups.len() > 0 {
+            let mut group = reply::Reply::pairs("groups", groups.value()?)?;
+            let (mut name, mut pending, mut last) = (String::new(), 0, String::new());
+            while group.len() >= 2 {
+                match group.word()?.as_str() {
+                    "name" => name = group.word()?,
+                    "pending" => pending = group.u64()?,
+                    "last-delivered-id" => last = group.word()?,
+                    _ => drop(group.value()?),
+                }
+            }
+            let mut cmd = redis::cmd("XRANGE");
+            cmd.arg(stream).arg(format!("({last}")).arg("+").arg("COUNT").arg(1);
+            let unread = reply::Reply::array("events", self.store().command(&cmd, attempted).await?)?;
+            if pending > 0 || unread.len() > 0 {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes to a shard what holds the wheel, whatever its meta says else.
+    async fn hold_shard(&self, shard: Shard, held: &Held) -> Result<()> {
+        let meta = &self.inner.keys[usize::from(shard.0)][0];
+        for (field, text) in held.fields() {
+            let mut cmd = if text.is_empty() { redis::cmd("HDEL") } else { redis::cmd("HSET") };
+            cmd.arg(meta).arg(field);
+            if !text.is_empty() {
+                cmd.arg(text);
+            }
+            self.store().command(&cmd, "hold a shard").await?;
+        }
+        Ok(())
+    }
+
     /// Removes the keys of a shard that holds no deadline any more. What could not be carried, because it cannot be read, stays.
     async fn forget_shard(&self, shard: Shard) -> Result<()> {
         let fixed = &self.inner.keys[usize::from(shard.0)];
@@ -69,7 +195,7 @@ impl Wheel {
             tracing::error!(wheel = %self.name(), %shard, ?left, "deadlines that cannot be read are left in a shard that is gone");
             return Ok(());
         }
-        let mut cmd = redis::cmd("DEL");
+        let mut cmd = redis::cmd("UNLINK");
         cmd.arg(&fixed[..]);
         self.store().command(&cmd, "remove an emptied shard").await.map(|_| ())
     }
@@ -268,7 +394,7 @@ fn none_leased(leased: u64) -> Result<()> {
         return Ok(());
     }
     let reason = format!("{leased} deadlines are leased; drain the workers first");
-    Err(Error::Invalid(crate::error::Invalid::new("shards", "", reason)))
+    Err(Invalid::new("shards", "", reason).into())
 }
 
 /// The row as it is carried; `None` for what is no id of ours.

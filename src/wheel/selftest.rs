@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::answer::Settled;
 use super::claim::{Ask, Settlement, What};
-use super::{Wheel, front, keys};
+use super::{Held, Wheel, front, keys};
 use crate::deadline::{Cause, Deadline, DueAt, Id, Note, OnConflict, Outcome, Payload};
 use crate::error::{Error, Result, StoreKind};
 use crate::shard::{Shard, ShardCount};
@@ -45,7 +45,7 @@ impl Wheel {
     async fn every_path(&self) -> Result<()> {
         const HOUR: Duration = Duration::from_secs(3600);
         let shard = Shard(0);
-        self.format_shard(shard).await?;
+        self.format_shard(shard, &Held::default()).await?;
         let id = |text: &str| Id::new(text).map_err(Error::from);
         let deadline = |id: Id, due_at| Deadline {
             id,

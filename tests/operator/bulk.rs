@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use duewheel::deadline::{Id, OnConflict, State, reason_group};
 use duewheel::operator::{Door, Foreman, Operator, Person};
-use duewheel::wheel::{Bulk, BulkAct, BulkFilter, BulkState, What, Wheel};
+use duewheel::wheel::{AuditFilter, Bulk, BulkAct, BulkFilter, BulkState, Task, What, Wheel};
 use serde_json::json;
 
 use crate::rig::api::ApiServer;
@@ -397,4 +397,52 @@ async fn a_server_runs_what_another_door_began() {
     cli.run(&["bulk", "begin", "revive", "--yes"]).ends(0);
     let _server = Serving::start(&cli);
     eventually(PATIENCE, || async { (wheel.stats().await.ok()?.dead == 0).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn a_foreman_that_dies_before_it_has_said_the_end_leaves_that_to_the_next_one() {
+    let server = RedisServer::shared();
+    let wheel = wheel(server, 2).await;
+    bury_many(&wheel, 6).await;
+    let anna = anna(&wheel);
+    let told = async || {
+        let acts = wheel.audit(&AuditFilter::default(), None, 100).await.unwrap().entries;
+        let told =
+            acts.iter().map(|act| format!("{} {}/{} {}", act.act, act.done, act.asked, act.outcome.as_str()));
+        told.collect::<Vec<_>>()
+    };
+    let bulk = anna.begin_bulk(BulkAct::Revive, all(), None, "mended").await.unwrap();
+    let Some(Task::Run(taken)) = wheel.take_bulk("dies", Duration::from_secs(60)).await.unwrap() else {
+        panic!("there is one to run");
+    };
+    // Its work is done and written down as done; then it dies.
+    let over = Bulk { state: BulkState::Done, done: 6, left: 0, ended_at_ms: Some(1), ..taken.bulk.clone() };
+    taken.job.finish_bulk(&over).await.unwrap();
+    drop(taken);
+    assert_eq!(told().await, ["revive 0/6 begun"]);
+    let foreman = Foreman::new(wheel.clone());
+    let seen = foreman.look().await.unwrap().unwrap();
+    assert_eq!((seen.id, seen.done), (bulk.id.clone(), 6));
+    assert_eq!(told().await, ["revive 6/6 done"]);
+    assert!(foreman.look().await.unwrap().is_none());
+    // Had it died a moment later, its end is said twice, and shown once: on whatever page of the audit the two stand.
+    let list = format!("dw1:{{{}}}:bulks", wheel.name());
+    server.command::<u64>(&["HSET", &list, &bulk.id, &serde_json::to_string(&bulk).unwrap()]);
+    assert!(foreman.look().await.unwrap().is_some());
+    assert!(foreman.look().await.unwrap().is_none());
+    assert_eq!(told().await, ["revive 6/6 done"]);
+    let later = anna.begin_bulk(BulkAct::Drop, all(), None, "").await.unwrap();
+    run(&wheel, &later).await;
+    let (mut pages, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = wheel.audit(&AuditFilter::default(), cursor.as_ref(), 1).await.unwrap();
+        pages.extend(page.entries.iter().map(|act| (act.act.clone(), act.done, act.outcome.as_str())));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let act = |word: &str| (word.to_owned(), 6, "done");
+    assert_eq!(pages, [act("drop"), act("revive")]);
+    assert_eq!(wheel.bulks().await.unwrap().len(), 2);
 }

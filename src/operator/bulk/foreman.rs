@@ -9,10 +9,10 @@ use futures_util::StreamExt as _;
 
 use super::fit::Fit;
 use crate::deadline::{DueAt, Id, Note, State};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StoreKind};
 use crate::shard::Shard;
 use crate::wheel::answer::{Answer, Cancelled, Scheduled};
-use crate::wheel::{AuditEntry, AuditOutcome, Bulk, BulkAct, BulkAt, BulkState, Job, TakenBulk, Wheel};
+use crate::wheel::{AuditEntry, AuditOutcome, Bulk, BulkAct, BulkAt, BulkState, Job, TakenBulk, Task, Wheel};
 use crate::worker::service::Service;
 
 /// How long the job is lent: what a foreman that was killed costs before another one goes on.
@@ -38,8 +38,14 @@ impl Foreman {
 
     /// Runs the oldest bulk act that is not over, where there is one and nobody else has it; answers how it ended.
     pub async fn look(&self) -> Result<Option<Bulk>> {
-        let Some(TakenBulk { job, mut bulk, at }) = self.wheel.take_bulk(&self.name, LEASE).await? else {
-            return Ok(None);
+        let TakenBulk { job, mut bulk, at } = match self.wheel.take_bulk(&self.name, LEASE).await? {
+            None => return Ok(None),
+            Some(Task::Run(taken)) => *taken,
+            Some(Task::Tell(job, bulk)) => {
+                let told = self.tell(&bulk).await;
+                job.release(&[]).await?;
+                return told.map(|()| Some(*bulk));
+            }
         };
         let mut round = Round { wheel: &self.wheel, job: &job, bulk: &bulk, at };
         let done = job.hold(Box::pin(round.run())).await;
@@ -59,15 +65,27 @@ impl Foreman {
         (bulk.state, bulk.runner) = (state, self.name.clone());
         bulk.ended_at_ms = Some(self.wheel.now().await?.as_millis());
         job.finish_bulk(&bulk).await?;
-        if let Err(e) = self.wheel.write_audit(&end_of(&bulk)).await {
-            tracing::warn!(wheel = %self.wheel.name(), act = bulk.act.as_str(), error = %e, "the outcome of a bulk act is not in the audit");
+        self.tell(&bulk).await?;
+        Ok(Some(bulk))
+    }
+
+    /// Says that a bulk act is over, and takes it off the list. Whoever is cut off in between leaves it on the list, and it is said again:
+    /// twice, and never not at all.
+    async fn tell(&self, bulk: &Bulk) -> Result<()> {
+        match self.wheel.write_audit(&end_of(bulk)).await {
+            Ok(_) => {}
+            Err(e) if e.store_kind().is_some_and(StoreKind::is_temporary) => return Err(e),
+            // What is refused now is refused the next time as well, and others wait behind this one.
+            Err(e) => {
+                tracing::warn!(wheel = %self.wheel.name(), act = bulk.act.as_str(), error = %e, "the outcome of a bulk act is not in the audit");
+            }
         }
         self.wheel.forget_bulk(&bulk.id).await?;
         tracing::info!(
             wheel = %self.wheel.name(), act = bulk.act.as_str(), by = bulk.by, done = bulk.done, refused = bulk.refused,
             state = bulk.state.as_str(), "a bulk act is over"
         );
-        Ok(Some(bulk))
+        Ok(())
     }
 }
 
