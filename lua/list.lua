@@ -1,10 +1,15 @@
 -- list: one page of deadlines in one state, by time.
--- ARGV 8 state: scheduled|leased|dead | 9 from ms | 10 to ms | 11 after id (skip scores equal to `from` up to this id, '' none) | 12 limit (1 to 501: a page and one)
--- Returns {id, at ms, body, live, reason for each}. O(limit log n). Writes nothing.
+-- ARGV 8 state: scheduled|leased|dead | 9 from ms | 10 to ms | 11 after id (skip scores equal to `from` up to this id, '' none) | 12 limit (1 to 500) | 13 most bytes of bodies (1 to 4194304)
+-- Returns {whether there are others behind them 0|1, then id, at ms, body, live, reason for each}. A page holds at least one row, where there is
+--   any, and ends before the limit where its bodies would have more bytes. O(limit log n). Writes nothing.
 local refusal = open()
 if refusal then return refusal end
-local state, from, to, after, limit = ARGV[FIRST], whole(ARGV[FIRST + 1], MAX_MS), whole(ARGV[FIRST + 2], MAX_MS), ARGV[FIRST + 3], whole(ARGV[FIRST + 4], 501)
-if not from or not to or not after or not limit or limit == 0 or #ARGV ~= FIRST + 4 then return redis.error_reply('BADCALL list') end
+local state, from, to, after, limit = ARGV[FIRST], whole(ARGV[FIRST + 1], MAX_MS), whole(ARGV[FIRST + 2], MAX_MS), ARGV[FIRST + 3], whole(ARGV[FIRST + 4], 500)
+local most = whole(ARGV[FIRST + 5], 4194304)
+if not from or not to or not after or not limit or limit == 0 or not most or most == 0 or #ARGV ~= FIRST + 5 then
+  return redis.error_reply('BADCALL list')
+end
+limit = limit + 1 -- one more tells whether there are others
 local found, sources = {}, 0
 -- Whether x comes after y byte by byte, as in a zset: Lua's own comparison follows the server's locale.
 local function behind(x, y)
@@ -72,13 +77,28 @@ else
   return redis.error_reply('BADCALL list')
 end
 order()
-if #found == 0 then return {} end
+if #found == 0 then return { 0 } end
+local more = #found == limit and 1 or 0
+if more == 1 then found[limit] = nil end
+-- Some bodies at a time: where they are large, those behind the page are not copied.
+local bodies, bytes, rows, last = {}, 0, { more }, #found
+for first = 1, last, 16 do
+  local some = {}
+  for i = first, math.min(first + 15, last) do some[#some + 1] = found[i][2] end
+  local page = call('HMGET', BODIES, unpack(some))
+  for i = 1, #some do
+    local body = page[i] or ''
+    bytes = bytes + #body
+    if bytes > most and #bodies > 0 then rows[1], last = 1, #bodies break end
+    bodies[#bodies + 1] = body
+  end
+  if #bodies == last then break end
+end
 local ids = {}
-for i = 1, #found do ids[i] = found[i][2] end
-local bodies, lives, reasons = call('HMGET', BODIES, unpack(ids)), call('HMGET', LIVE, unpack(ids)), call('HMGET', REASONS, unpack(ids))
-local rows = {}
-for i = 1, #found do
+for i = 1, last do ids[i] = found[i][2] end
+local lives, reasons = call('HMGET', LIVE, unpack(ids)), call('HMGET', REASONS, unpack(ids))
+for i = 1, last do
   local at = #rows
-  rows[at + 1], rows[at + 2], rows[at + 3], rows[at + 4], rows[at + 5] = ids[i], found[i][1], bodies[i] or '', lives[i] or '', reasons[i] or ''
+  rows[at + 1], rows[at + 2], rows[at + 3], rows[at + 4], rows[at + 5] = ids[i], found[i][1], bodies[i], lives[i] or '', reasons[i] or ''
 end
 return rows

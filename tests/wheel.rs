@@ -1,10 +1,11 @@
 //! The verbs of the wheel, one after the other, on a real Redis.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use duewheel::deadline::{Cause, DueAt, Note, Outcome, State};
+use duewheel::deadline::{Cause, Deadline, DueAt, Id, Note, Outcome, State};
 use duewheel::shard::Shard;
-use duewheel::wheel::answer::{Cancelled, EnqueuedHow, Refusal, Settled};
+use duewheel::wheel::answer::{Cancelled, EnqueuedHow, Refusal, Row, Settled};
 use duewheel::wheel::{Look, Narrow, Renewed, Settlement, ShardState, What};
 
 use crate::rig::redis::RedisServer;
@@ -433,6 +434,94 @@ async fn a_listing_narrowed_by_attempts_reason_or_payload_is_all_of_it_filtered_
     assert!(found.page.rows.len() < 60 && !found.page.rows.is_empty(), "of one shard alone");
 }
 
+/// Payloads of 60 kB: a page of 500 would be 30 MB.
+#[tokio::test]
+async fn a_page_of_large_payloads_is_short_and_no_row_is_left_out_or_doubled() {
+    let wheel = wheel(RedisServer::shared(), 3).await;
+    let payload = |n: u64| {
+        let text = format!("{{\"n\":{},\"fill\":\"{}\"}}", n % 2, "x".repeat(60_000));
+        duewheel::deadline::Payload::from_json(text).unwrap()
+    };
+    // Some moments are shared by several ids.
+    let batch: Vec<_> = (0..90)
+        .map(|n| Deadline {
+            payload: payload(n),
+            ..deadline(&format!("o-{n:02}"), after(3_600_000 + n / 4 * 1000))
+        })
+        .collect();
+    for answer in wheel.enqueue_batch(&batch, duewheel::deadline::OnConflict::Keep, false).await {
+        answer.unwrap().unwrap();
+    }
+    let name_of = |row: &Row| match row {
+        Row::Live { entry, .. } => {
+            assert!(entry.payload.as_bytes().len() > 60_000);
+            entry.id.as_str().to_owned()
+        }
+        other => panic!("{other:?}"),
+    };
+    let at_of = |row: &Row| match row {
+        Row::Live { at, entry, .. } => (*at, entry.id.as_str().to_owned()),
+        other => panic!("{other:?}"),
+    };
+    let names: BTreeSet<String> = batch.iter().map(|one| one.id.as_str().to_owned()).collect();
+    // By time over all shards, as listing, export and the screen read it.
+    let (mut rows, mut cursor, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let page = wheel
+            .list(State::Scheduled, moment(0), duewheel::clock::Moment::MAX, cursor.as_ref(), 500)
+            .await
+            .unwrap();
+        assert!(!page.rows.is_empty() && page.rows.len() <= 40, "{} rows", page.rows.len());
+        rows.extend(page.rows);
+        (cursor, pages) = (page.next, pages + 1);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert!(pages > 2 && rows.is_sorted_by_key(at_of), "{pages} pages");
+    assert_eq!((rows.len(), rows.iter().map(name_of).collect::<BTreeSet<_>>()), (90, names.clone()));
+    // Shard by shard, as bulk acts and reconcile read it.
+    let mut seen = Vec::new();
+    for shard in wheel.shards().all() {
+        let mut place = None;
+        loop {
+            let (rows, next) = wheel.shard_page(shard, State::Scheduled, place.as_ref()).await.unwrap();
+            assert!(!rows.is_empty() && rows.len() <= 10, "{} rows", rows.len());
+            seen.extend(rows.iter().map(name_of));
+            place = next;
+            if place.is_none() {
+                break;
+            }
+        }
+    }
+    assert_eq!((seen.len(), seen.into_iter().collect::<BTreeSet<_>>()), (90, names.clone()));
+    // Narrowed, and by the beginning of the id.
+    let narrow = Narrow { payload: Some("n=1".to_owned()), ..Narrow::default() };
+    let look = Look { limit: 500, most: 100_000, longest: Duration::from_secs(60) };
+    let (mut found, mut cursor) = (Vec::new(), None);
+    loop {
+        let between = moment(0)..=duewheel::clock::Moment::MAX;
+        let page =
+            wheel.list_narrow(None, State::Scheduled, between, &narrow, cursor.as_ref(), look).await.unwrap();
+        found.extend(page.page.rows.iter().map(name_of));
+        cursor = page.page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!((found.len(), found.iter().collect::<BTreeSet<_>>().len()), (45, 45));
+    let found = wheel.find("o-", None, 500, 100_000, Duration::from_secs(60)).await.unwrap();
+    assert_eq!(found.ids.len(), 90);
+    let ids: Vec<&Id> = batch.iter().map(|one| &one.id).collect();
+    let seen = wheel.inspect_all(&ids).await.unwrap();
+    assert!(seen.iter().zip(&batch).all(|(seen, one)| seen.entry.as_ref().unwrap().id == one.id));
+    // Carried to other shards, page by page.
+    let wider = wheel.reshard(duewheel::shard::ShardCount::new(5).unwrap(), false, |_| {}).await.unwrap();
+    assert_eq!(wider.stats().await.unwrap().scheduled, 90);
+    let found = wider.verify(false).await.unwrap().findings;
+    assert!(found.is_empty(), "{found:?}");
+}
+
 #[tokio::test]
 async fn resharding_keeps_every_deadline() {
     let wheel = wheel(RedisServer::shared(), 4).await;
@@ -443,7 +532,7 @@ async fn resharding_keeps_every_deadline() {
     let what = What::Retry(Duration::from_secs(60), "status 500".to_owned());
     let failed = Settlement { id: id("o-000"), fence: lease.fence, what };
     wheel.settle(wheel.shard_of(&id("o-000")), &[failed]).await.unwrap();
-    let wider = wheel.reshard(duewheel::shard::ShardCount::new(7).unwrap(), |_| {}).await.unwrap();
+    let wider = wheel.reshard(duewheel::shard::ShardCount::new(7).unwrap(), false, |_| {}).await.unwrap();
     assert_eq!(wider.stats().await.unwrap().scheduled, 499);
     assert_eq!(wider.inspect(&id("o-007")).await.unwrap().state, State::Ended);
     assert_eq!(wider.inspect(&id("o-000")).await.unwrap().failure(), Some("status 500"));
@@ -452,7 +541,7 @@ async fn resharding_keeps_every_deadline() {
     assert!(
         wheel.enqueue(&deadline("new", after(0)), duewheel::deadline::OnConflict::Keep, false).await.is_err()
     );
-    let narrower = wider.reshard(duewheel::shard::ShardCount::new(2).unwrap(), |_| {}).await.unwrap();
+    let narrower = wider.reshard(duewheel::shard::ShardCount::new(2).unwrap(), true, |_| {}).await.unwrap();
     assert_eq!(narrower.stats().await.unwrap().scheduled, 499);
     let found = narrower.verify(false).await.unwrap().findings;
     assert!(found.is_empty(), "{found:?}");

@@ -1,7 +1,7 @@
 //! Carrying deadlines as they are: export reads them with all they have, import takes them over.
 
 use super::answer::{Ended, Entry};
-use super::{Wheel, body, reasons, reply, script};
+use super::{MAX_BYTES, Wheel, body, reasons, reply, script};
 use crate::clock::Moment;
 use crate::deadline::{Id, State};
 use crate::error::Result;
@@ -49,7 +49,7 @@ impl Wheel {
             by_shard.entry(self.shard_of(one.id())).or_default().push(at);
         }
         for (shard, members) in by_shard {
-            for chunk in members.chunks(100) {
+            for chunk in calls(&members, |at| payload_bytes(&carried[at])) {
                 let value = self
                     .call(&script::ADOPT, shard, |cmd| {
                         cmd.arg(chunk.len());
@@ -64,6 +64,27 @@ impl Wheel {
             }
         }
         Ok(adopted)
+    }
+}
+
+/// Cuts into calls of at most 100, and not much more than a megabyte of payloads.
+fn calls(items: &[usize], bytes: impl Fn(usize) -> usize) -> impl Iterator<Item = &[usize]> {
+    let mut held = 0;
+    let mut count = 0;
+    items.chunk_by(move |&before, _| {
+        (held, count) = (held + bytes(before), count + 1);
+        let goes_on = count < 100 && held < MAX_BYTES;
+        if !goes_on {
+            (held, count) = (0, 0);
+        }
+        goes_on
+    })
+}
+
+fn payload_bytes(carried: &Carried) -> usize {
+    match carried {
+        Carried::Live { entry, .. } => entry.payload.as_bytes().len(),
+        Carried::Ended { .. } => 0,
     }
 }
 

@@ -13,6 +13,8 @@ use crate::shard::Shard;
 const STRIDE: usize = 2000;
 /// And where they do, so that a page does not become much longer than it should.
 const FIRST_STRIDE: usize = 100;
+/// A command answers with what is stored of each that fits, about so many bytes: where much is, the stride is shorter still.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// What a stretch of the search has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,13 +53,14 @@ impl Wheel {
             let mut page = reply::Reply::array("search", page)?;
             place = page.word()?;
             let mut pairs = reply::Reply::array("search", page.value()?)?;
-            let before = ids.len();
+            let (fits, mut bytes) = (pairs.len() / 2, 0);
             while pairs.len() >= 2 {
-                let (id, _) = (pairs.bytes()?, pairs.value()?);
+                let (id, stored) = (pairs.bytes()?, pairs.bytes()?);
+                bytes += stored.len();
                 ids.extend(Id::from_bytes(&id).ok());
             }
             looked_at += stride as u64;
-            stride = if ids.len() > before { FIRST_STRIDE } else { (stride * 4).min(STRIDE) };
+            stride = next_stride(stride, fits, bytes);
             if place == "0" {
                 (shard, in_ended) = if in_ended { (shard + 1, false) } else { (shard, true) };
             }
@@ -73,6 +76,14 @@ impl Wheel {
     fn search_key(&self, shard: Shard, in_ended: bool) -> &str {
         let keys = &self.inner.keys;
         &keys[usize::from(shard.0) % keys.len()][if in_ended { 7 } else { 2 }]
+    }
+}
+
+/// How many fields to walk over next, after so many of which so many fit.
+fn next_stride(stride: usize, fits: usize, bytes: usize) -> usize {
+    match fits {
+        0 => (stride * 4).min(STRIDE),
+        _ => (PAGE_BYTES / bytes.div_ceil(fits).max(1)).clamp(10, FIRST_STRIDE),
     }
 }
 
@@ -94,7 +105,7 @@ fn parse_cursor(cursor: &Cursor) -> Result<(u16, bool, String)> {
 }
 
 /// Text as a pattern that only it fits.
-fn glob_escaped(text: &str) -> String {
+pub(super) fn glob_escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if matches!(c, '*' | '?' | '[' | ']' | '^' | '\\' | '-') {
@@ -108,6 +119,15 @@ fn glob_escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stride_is_long_where_nothing_fits_and_short_where_much_is_stored() {
+        assert_eq!(next_stride(FIRST_STRIDE, 0, 0), 4 * FIRST_STRIDE);
+        assert_eq!(next_stride(STRIDE, 0, 0), STRIDE);
+        assert_eq!(next_stride(STRIDE, 3, 3 * 200), FIRST_STRIDE);
+        assert_eq!(next_stride(FIRST_STRIDE, 100, 100 * 65_536), 16);
+        assert_eq!(next_stride(FIRST_STRIDE, 1, 0), FIRST_STRIDE);
+    }
 
     #[test]
     fn a_cursor_of_another_form_is_refused_and_a_pattern_fits_its_text_alone() {

@@ -24,6 +24,40 @@ pub(super) fn or_empty<T>(outcome: Result<T>, empty: impl FnOnce() -> T) -> Resu
     }
 }
 
+/// What is stored of the rows of one page over all shards, in bytes: payloads may have 64 KiB each.
+pub(super) const PAGE_BYTES: usize = 8 << 20;
+
+/// What a shard may answer at once: an answer is one buffer in Redis, and a claim waits until it is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Most {
+    /// Rows, 1 to 500.
+    pub rows: usize,
+    /// What is stored of them, in bytes.
+    pub bytes: usize,
+}
+
+impl Most {
+    /// Where so many shards are asked.
+    pub fn of_each(rows: usize, shards: u16) -> Self {
+        Self { rows, bytes: (PAGE_BYTES / usize::from(shards.max(1))).clamp(64 << 10, 512 << 10) }
+    }
+}
+
+/// A page of one shard: (when, id as stored, row) each.
+#[derive(Debug)]
+pub(super) struct ShardRows {
+    pub rows: Vec<(Moment, Vec<u8>, Row)>,
+    /// Whether there are others behind them. A page may be shorter than asked for and go on all the same.
+    pub more: bool,
+}
+
+impl ShardRows {
+    /// Where the last one stands, if there are others behind it.
+    pub fn last_before_others(&self) -> Option<(Moment, &[u8])> {
+        self.rows.last().filter(|_| self.more).map(|(at, raw, _)| (*at, &raw[..]))
+    }
+}
+
 impl Wheel {
     /// The wheels that were ever formatted on this Redis: name, shards, slot width in milliseconds.
     pub async fn known(store: &super::Store) -> Result<Vec<(String, u64, u64)>> {
@@ -49,7 +83,7 @@ impl Wheel {
 
     /// One page of deadlines in one state between two moments, by time over all shards (ended ones: in no order).
     ///
-    /// `cursor` is what the last page gave. `limit` is 1 to 500.
+    /// `cursor` is what the last page gave. `limit` is 1 to 500; a page whose payloads are large is shorter, and goes on all the same.
     pub async fn list(
         &self,
         state: State,
@@ -88,11 +122,19 @@ impl Wheel {
             Some(cursor) => parse_cursor(cursor)?,
         };
         let wanted = self.shards().all().filter(|shard| only.is_none_or(|only| only == *shard));
-        let pages = wanted.map(|shard| self.list_shard(shard, word, from, to, &after, limit));
-        let mut found: Vec<(Moment, Vec<u8>, Row)> =
-            try_join_all(pages).await?.into_iter().flatten().collect();
+        let most = Most::of_each(limit, if only.is_some() { 1 } else { self.shards().get() });
+        let pages = wanted.map(|shard| self.list_shard(shard, word, from, to, &after, most));
+        let pages = try_join_all(pages).await?;
+        // Behind the last row of a shard that has others, nothing is known of that shard.
+        let known_to = pages.iter().filter_map(ShardRows::last_before_others).min();
+        let known_to = known_to.map(|(at, raw)| (at, raw.to_vec()));
+        let mut found: Vec<(Moment, Vec<u8>, Row)> = pages.into_iter().flat_map(|page| page.rows).collect();
         found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        let more = found.len() > limit;
+        let mut more = known_to.is_some();
+        if let Some((at, raw)) = known_to {
+            found.retain(|row| (row.0, &row.1) <= (at, &raw));
+        }
+        more |= found.len() > limit;
         found.truncate(limit);
         let next = found.last().filter(|_| more).map(|(at, id, _)| make_cursor(*at, id));
         Ok(Page { rows: found.into_iter().map(|(_, _, row)| row).collect(), next })
@@ -106,9 +148,10 @@ impl Wheel {
         after: &[u8],
     ) -> Result<Vec<(Moment, Vec<u8>, Row)>> {
         let word = if state == State::Dead { "dead" } else { "scheduled" };
-        self.list_shard(shard, word, from, Moment::MAX, after, 100).await
+        Ok(self.list_shard(shard, word, from, Moment::MAX, after, Most::of_each(100, 1)).await?.rows)
     }
 
+    /// The next rows of a shard; at least one, where there is any.
     pub(super) async fn list_shard(
         &self,
         shard: Shard,
@@ -116,14 +159,14 @@ impl Wheel {
         from: Moment,
         to: Moment,
         after: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Moment, Vec<u8>, Row)>> {
+        most: Most,
+    ) -> Result<ShardRows> {
         let outcome = self.call(&script::LIST, shard, |cmd| {
-            // One more than asked: the merge must know whether there is a next page.
-            cmd.arg(word).arg(from.as_millis()).arg(to.as_millis()).arg(after).arg(limit + 1);
+            cmd.arg(word).arg(from.as_millis()).arg(to.as_millis()).arg(after).arg(most.rows).arg(most.bytes);
         });
-        let value = or_empty(outcome.await, || redis::Value::Nil)?;
+        let value = or_empty(outcome.await, || redis::Value::Array(vec![redis::Value::Int(0)]))?;
         let mut reply = reply::Reply::array("list", value)?;
+        let more = reply.u64()? == 1;
         let state = match word {
             "scheduled" => State::Scheduled,
             "leased" => State::Leased,
@@ -137,7 +180,7 @@ impl Wheel {
             let row = self.row_of(&raw, state, at, &stored, &live, reason);
             rows.push((at, raw, row));
         }
-        Ok(rows)
+        Ok(ShardRows { rows, more })
     }
 
     fn row_of(

@@ -7,12 +7,15 @@ use futures_util::future::try_join_all;
 use super::answer::Inspection;
 use super::inspect::{from_micros, or_empty};
 use super::reasons::Reasons;
-use super::{MAX_BATCH, Wheel, body, reply, script};
+use super::{Wheel, body, reply, script};
 use crate::clock::Moment;
 use crate::deadline::{Id, State};
 use crate::error::Result;
 use crate::lease::Fence;
 use crate::shard::Shard;
+
+/// Ids of one call: what is stored of each may have 64 KiB, and an answer is one buffer.
+const AT_ONCE: usize = 64;
 
 impl Wheel {
     /// Everything known of one id.
@@ -21,14 +24,14 @@ impl Wheel {
         seen.pop().ok_or_else(|| reply::unexpected("inspect", &"no answer"))
     }
 
-    /// Everything known of each id, in the order of the ids; those of a shard were looked at in one moment.
+    /// Everything known of each id, in the order of the ids; up to 64 of a shard were looked at in one moment.
     pub async fn inspect_all(&self, ids: &[&Id]) -> Result<Vec<Inspection>> {
         let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); usize::from(self.shards().get())];
         for (at, id) in ids.iter().enumerate() {
             by_shard[usize::from(self.shard_of(id).0)].push(at);
         }
         let chunks = (0_u16..).zip(&by_shard).flat_map(|(shard, all)| {
-            all.chunks(MAX_BATCH).map(move |members| async move {
+            all.chunks(AT_ONCE).map(move |members| async move {
                 let asked: Vec<&Id> = members.iter().map(|&at| ids[at]).collect();
                 let seen = self.inspect_chunk(Shard(shard), &asked).await?;
                 Ok::<_, crate::error::Error>(members.iter().copied().zip(seen).collect::<Vec<_>>())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 
 use super::answer::{Cursor, Page, Row};
-use super::inspect::{make_cursor, parse_cursor};
+use super::inspect::{Most, PAGE_BYTES, make_cursor, parse_cursor};
 use super::{MAX_BATCH, Wheel};
 use crate::clock::Moment;
 use crate::deadline::State;
@@ -151,18 +151,18 @@ impl Wheel {
         let wanted = self.shards().all().filter(|shard| only.is_none_or(|only| only == *shard));
         let mut sources: Vec<Source> =
             wanted.map(|shard| Source { shard, rows: VecDeque::new(), more: true }).collect();
+        let shards = u16::try_from(sources.len()).unwrap_or(u16::MAX);
         let mut last = (from, after);
-        let (mut rows, mut looked_at, mut stride) = (Vec::new(), 0, FIRST_STRIDE);
+        let (mut rows, mut looked_at, mut stride, mut held) = (Vec::new(), 0, FIRST_STRIDE, 0);
         loop {
             // Whoever has nothing left to compare is read on; all that are behind come from one call each.
             let dry = sources.iter_mut().filter(|source| source.rows.is_empty() && source.more);
             let read = dry.map(|source| {
                 let (shard, (from, after)) = (source.shard, &last);
                 async move {
-                    let mut found = self.list_shard(shard, state.as_str(), *from, to, after, stride).await?;
-                    source.more = found.len() > stride;
-                    found.truncate(stride);
-                    source.rows = found.into();
+                    let most = Most::of_each(stride, shards);
+                    let found = self.list_shard(shard, state.as_str(), *from, to, after, most).await?;
+                    (source.more, source.rows) = (found.more, found.rows.into());
                     Ok::<_, crate::error::Error>(())
                 }
             });
@@ -177,9 +177,10 @@ impl Wheel {
                 looked_at += 1;
                 last = (at, raw);
                 if narrow.fits(&row) {
+                    held += payload_bytes(&row);
                     rows.push(row);
                 }
-                if rows.len() >= look.limit || looked_at >= look.most {
+                if rows.len() >= look.limit || held >= PAGE_BYTES || looked_at >= look.most {
                     return Ok(Narrowed { page: cut(rows, &sources, &last), looked_at });
                 }
             }
@@ -187,6 +188,13 @@ impl Wheel {
                 return Ok(Narrowed { page: cut(rows, &sources, &last), looked_at });
             }
         }
+    }
+}
+
+fn payload_bytes(row: &Row) -> usize {
+    match row {
+        Row::Live { entry, .. } => entry.payload.as_bytes().len(),
+        Row::Ended { .. } | Row::Foreign { .. } => 0,
     }
 }
 

@@ -9,7 +9,7 @@ use redis::Value;
 use tokio::sync::Semaphore;
 
 use super::answer::{Answer, Cancelled, Enqueued, EnqueuedHow, Refusal};
-use super::{MAX_BATCH, Wheel, body, reply, script};
+use super::{MAX_BATCH, MAX_BYTES, Wheel, body, reply, script};
 use crate::clock::Moment;
 use crate::deadline::{Deadline, DueAt, Generation, Id, OnConflict, Outcome};
 use crate::error::{Error, Invalid, Result};
@@ -41,7 +41,8 @@ impl Wheel {
         on_conflict: OnConflict,
         force: bool,
     ) -> Vec<Result<Answer<Enqueued>>> {
-        let chunks = self.chunks(deadlines, |deadline| (&deadline.id, deadline.cause));
+        let bytes = |deadline: &Deadline| deadline.payload.as_bytes().len();
+        let chunks = self.chunks(deadlines, |deadline| (&deadline.id, deadline.cause), bytes);
         let mut answers: Vec<Option<Result<Answer<Enqueued>>>> = deadlines.iter().map(|_| None).collect();
         // Rounds keep the order of repeated ids; within a round some shards work side by side.
         let turns = Semaphore::new(SIDE_BY_SIDE);
@@ -133,7 +134,7 @@ impl Wheel {
     }
 
     async fn cancel_some(&self, ids: &[Id], only_dead: bool) -> Vec<Result<Answer<Cancelled>>> {
-        let chunks = self.chunks(ids, |id| (id, ()));
+        let chunks = self.chunks(ids, |id| (id, ()), |_| 0);
         let mut answers: Vec<Option<Result<Answer<Cancelled>>>> = ids.iter().map(|_| None).collect();
         let turns = Semaphore::new(SIDE_BY_SIDE);
         for round in chunks {
@@ -171,11 +172,13 @@ impl Wheel {
         members.iter().map(|_| cancelled_from(reply.value()?, only_dead)).collect()
     }
 
-    /// Cuts a batch into rounds of (shard, indices): an id and a kind stand at most once in a call, and a call has at most 500.
+    /// Cuts a batch into rounds of (shard, indices): an id and a kind stand at most once in a call, and a call has at most 500, and not
+    /// much more than a megabyte of payloads.
     fn chunks<'a, T, K: PartialEq + Copy>(
         &self,
         items: &'a [T],
         key: impl Fn(&'a T) -> (&'a Id, K),
+        bytes: impl Fn(&T) -> usize,
     ) -> Vec<Vec<(Shard, Vec<usize>)>> {
         let shards = usize::from(self.shards().get());
         let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); shards];
@@ -184,7 +187,8 @@ impl Wheel {
         }
         let mut rounds: Vec<Vec<(Shard, Vec<usize>)>> = Vec::new();
         for (shard, members) in (0_u16..).zip(by_shard) {
-            for (round, chunk) in cut(&members, |at| key(&items[at])).into_iter().enumerate() {
+            let calls = cut(&members, |at| key(&items[at]), |at| bytes(&items[at]));
+            for (round, chunk) in calls.into_iter().enumerate() {
                 if rounds.len() <= round {
                     rounds.push(Vec::new());
                 }
@@ -198,17 +202,21 @@ impl Wheel {
 fn cut<I: Eq + Hash, K: PartialEq + Copy>(
     members: &[usize],
     key: impl Fn(usize) -> (I, K),
+    bytes: impl Fn(usize) -> usize,
 ) -> Vec<Vec<usize>> {
     let mut chunks = Vec::new();
     let mut chunk: Vec<usize> = Vec::new();
     let mut seen = HashSet::new();
-    let mut kind = None;
+    let (mut kind, mut held) = (None, 0);
     for &at in members {
         let (id, its_kind) = key(at);
-        if chunk.len() == MAX_BATCH || kind.is_some_and(|k| k != its_kind) || seen.contains(&id) {
+        let is_full = chunk.len() == MAX_BATCH || held >= MAX_BYTES;
+        if is_full || kind.is_some_and(|k| k != its_kind) || seen.contains(&id) {
             chunks.push(std::mem::take(&mut chunk));
             seen.clear();
+            held = 0;
         }
+        held += bytes(at);
         kind = Some(its_kind);
         seen.insert(id);
         chunk.push(at);

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::answer::Row;
+use super::inspect::Most;
 use super::{MAX_BATCH, Wheel};
 use crate::clock::Moment;
 use crate::deadline::State;
@@ -18,7 +19,7 @@ pub struct Place {
 
 impl Wheel {
     /// The next entries of one shard in one state (scheduled, leased, dead) behind a place, by time, and the place behind them; `None`
-    /// at the end. An entry that is moved meanwhile may be seen twice or not at all.
+    /// at the end. A page holds at most 500, and fewer where their payloads are large. An entry that is moved meanwhile may be seen twice or not at all.
     pub async fn shard_page(
         &self,
         shard: Shard,
@@ -47,13 +48,10 @@ impl Wheel {
             None => (*between.start(), &[][..]),
             Some(place) => (Moment::from_millis(place.at_ms)?, &place.raw[..]),
         };
-        let mut found = self.list_shard(shard, word, from, *between.end(), raw, MAX_BATCH).await?;
-        let more = found.len() > MAX_BATCH;
-        found.truncate(MAX_BATCH);
-        let last = found
-            .last()
-            .filter(|_| more)
-            .map(|(at, raw, _)| Place { at_ms: at.as_millis(), raw: raw.clone() });
-        Ok((found.into_iter().map(|(_, _, row)| row).collect(), last))
+        let most = Most::of_each(MAX_BATCH, 1);
+        let found = self.list_shard(shard, word, from, *between.end(), raw, most).await?;
+        let last = found.last_before_others();
+        let last = last.map(|(at, raw)| Place { at_ms: at.as_millis(), raw: raw.to_vec() });
+        Ok((found.rows.into_iter().map(|(_, _, row)| row).collect(), last))
     }
 }

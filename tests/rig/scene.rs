@@ -265,7 +265,7 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
         [word(state), text(name), number(&1_900_000_000_000_u64), body.clone(), text(""), text("")].to_vec()
     };
     vec![
-        Call::new("format", &script::FORMAT, vec![]),
+        Call::new("format", &script::FORMAT, vec![text(""), text("")]),
         Call::new("enqueue", &script::ENQUEUE, new),
         Call::new("enqueue that replaces", &script::ENQUEUE, replace),
         Call::new(
@@ -300,7 +300,14 @@ fn calls(connection: &mut impl ConnectionLike, wheel: &Wheel) -> Vec<Call> {
         Call::new(
             "list",
             &script::LIST,
-            vec![word("scheduled"), number(&0), number(&1_900_000_000_000_u64), text(""), number(&10)],
+            vec![
+                word("scheduled"),
+                number(&0),
+                number(&1_900_000_000_000_u64),
+                text(""),
+                number(&10),
+                number(&524_288),
+            ],
         ),
         Call::new("ended_page", &script::ENDED_PAGE, vec![Arg::Cursor("0".to_owned()), number(&10)]),
         Call::new("stats", &script::STATS, vec![]),
