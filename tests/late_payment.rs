@@ -11,7 +11,7 @@ use duewheel::operator::{Door, Operator, Person};
 use duewheel::shard::Shard;
 use duewheel::wheel::answer::Cancelled;
 use duewheel::wheel::{
-    Acknowledged, AuditFilter, Incident, IncidentKind, Paid, Payment, Settlement, What, Wheel,
+    Acknowledged, AuditFilter, Incident, IncidentKind, Paid, Payment, Settlement, What, Wheel, WheelSettings,
 };
 use serde_json::json;
 
@@ -19,7 +19,7 @@ use crate::rig::cli::Cli;
 use crate::rig::crew::{Mate, quick};
 use crate::rig::hook::Recorder;
 use crate::rig::redis::RedisServer;
-use crate::rig::wheel::{after, claim, deadline, enqueue, id, wheel};
+use crate::rig::wheel::{after, claim, deadline, enqueue, id, key, settings, wheel, wheel_of};
 use crate::rig::{PATIENCE, eventually};
 
 const S: Shard = Shard(0);
@@ -146,6 +146,83 @@ async fn a_payment_while_a_worker_closes_is_decided_by_what_that_attempt_does() 
         settle(&wheel, &taken, closed(&taken)).await;
     });
     assert_eq!(incident(answer.unwrap()).kind, IncidentKind::Closed);
+}
+
+/// A wheel of one shard that forgets after these times.
+async fn forgetful(ended_keep: Duration, cancelled_keep: Duration) -> Wheel {
+    wheel_of(RedisServer::shared(), WheelSettings { ended_keep, cancelled_keep, ..settings(1) }).await
+}
+
+const LONG: Duration = Duration::from_secs(3600);
+
+#[tokio::test]
+async fn a_payment_in_time_leaves_nothing_open_where_cancellations_are_not_remembered() {
+    let wheel = forgetful(LONG, Duration::ZERO).await;
+    // Nobody waits for the attempt, which fails; the listing finds out.
+    let taken = lease(&wheel, "listed", 1).await;
+    assert_eq!(incident(paid(&wheel, "listed").await).kind, IncidentKind::Closing);
+    assert_eq!(wheel.incidents(false).await.unwrap().len(), 1, "it is not decided");
+    settle(&wheel, &taken, What::Retry(Duration::ZERO, String::new())).await;
+    assert_eq!(wheel.inspect(&id("listed")).await.unwrap().state, State::Absent);
+    assert_eq!(wheel.incidents(false).await.unwrap(), []);
+    // It is waited for.
+    let taken = lease(&wheel, "slow", 2).await;
+    let slow = payment("slow");
+    let (answer, ()) = tokio::join!(wheel.paid(&slow, PATIENCE), async {
+        eventually(PATIENCE, async || wheel.incidents(false).await.unwrap().pop()).await;
+        settle(&wheel, &taken, What::Retry(Duration::ZERO, String::new())).await;
+    });
+    assert_eq!(answer.unwrap(), Paid::InTime(Cancelled::Cancelled));
+    // The shop repeats its report.
+    let taken = lease(&wheel, "repeated", 3).await;
+    assert_eq!(incident(paid(&wheel, "repeated").await).kind, IncidentKind::Closing);
+    settle(&wheel, &taken, What::Retry(Duration::ZERO, String::new())).await;
+    assert_eq!(paid(&wheel, "repeated").await, Paid::InTime(Cancelled::Cancelled));
+    assert_eq!(wheel.incidents(true).await.unwrap(), []);
+    assert_eq!(paid(&wheel, "repeated").await, Paid::Absent, "as any other that nobody knows");
+}
+
+#[tokio::test]
+async fn a_cancellation_that_was_remembered_and_forgotten_since_is_in_time_as_well() {
+    let wheel = forgetful(LONG, LONG).await;
+    let ended = key(&wheel, S, "ended");
+    for (name, repeated) in [("x", false), ("y", true)] {
+        let taken = lease(&wheel, name, u64::from(repeated) + 1).await;
+        assert_eq!(incident(paid(&wheel, name).await).kind, IncidentKind::Closing);
+        settle(&wheel, &taken, What::Retry(Duration::ZERO, String::new())).await;
+        // Its time is over, and the janitor came by.
+        RedisServer::shared().command::<u64>(&["HDEL", &ended, name]);
+        if repeated {
+            // A cancel that met nothing is remembered, and is no life of it.
+            wheel.cancel(&[id(name)]).await.remove(0).unwrap().unwrap();
+            assert_eq!(paid(&wheel, name).await, Paid::InTime(Cancelled::Cancelled));
+        }
+        assert_eq!(wheel.incidents(true).await.unwrap(), [], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_can_know_any_more_stays_open_for_a_person() {
+    // A close is not remembered either.
+    let wheel = forgetful(Duration::ZERO, Duration::ZERO).await;
+    let taken = lease(&wheel, "x", 1).await;
+    assert_eq!(incident(paid(&wheel, "x").await).kind, IncidentKind::Closing);
+    settle(&wheel, &taken, closed(&taken)).await;
+    assert_eq!(wheel.incidents(false).await.unwrap().len(), 1);
+    assert_eq!(incident(paid(&wheel, "x").await).kind, IncidentKind::Closing);
+    // The shard was lost after the payment: whether the close had come through it does not know.
+    let server = RedisServer::shared();
+    let wheel = forgetful(LONG, LONG).await;
+    lease(&wheel, "y", 1).await;
+    assert_eq!(incident(paid(&wheel, "y").await).kind, IncidentKind::Closing);
+    for name in ["meta", "slots", "bodies", "leases", "live", "ended"] {
+        server.command::<u64>(&["DEL", &key(&wheel, S, name)]);
+    }
+    assert_eq!(wheel.incidents(false).await.unwrap().len(), 1, "there is no shard");
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    wheel.format().await.unwrap();
+    assert_eq!(wheel.incidents(false).await.unwrap().len(), 1, "it is made anew");
+    assert_eq!(incident(paid(&wheel, "y").await).kind, IncidentKind::Closing);
 }
 
 #[tokio::test]

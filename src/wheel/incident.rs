@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::answer::{Cancelled, Ended, Refusal};
+use super::answer::{Cancelled, Ended, Inspection, Refusal};
+use super::find::glob_escaped;
 use super::{Wheel, keys, reply};
 use crate::clock::Moment;
 use crate::deadline::{Generation, Id, Note, Outcome, State};
@@ -167,13 +168,20 @@ impl Wheel {
                 return Ok(Paid::Incident(Box::new(incident)));
             }
             let incident = match self.cancel_one(&payment.id).await? {
-                Ok(Cancelled::Absent) => return Ok(Paid::Absent),
+                // Its close may have been under way when this payment was reported before.
+                Ok(Cancelled::Absent) => match self.closing_of(&payment.id).await? {
+                    Some(incident) => incident,
+                    None => return Ok(Paid::Absent),
+                },
                 Ok(Cancelled::Already) => {
-                    let known = before.ended.map(|ended| format!("{}:{}", ended.generation, payment.id));
-                    return Ok(match self.incident(&known.unwrap_or_default()).await? {
-                        Some(incident) => Paid::Incident(Box::new(incident)),
-                        None => Paid::InTime(Cancelled::Already),
-                    });
+                    let known = match before.ended.map_or(0, |ended| ended.generation.0) {
+                        0 => self.closing_of(&payment.id).await?,
+                        life => self.incident(&format!("{life}:{}", payment.id)).await?,
+                    };
+                    match known {
+                        Some(incident) => incident,
+                        None => return Ok(Paid::InTime(Cancelled::Already)),
+                    }
                 }
                 Ok(Cancelled::Cancelled) => return Ok(Paid::InTime(Cancelled::Cancelled)),
                 Err(Refusal::Ended(ended)) if ended.outcome == Outcome::Closed => {
@@ -329,9 +337,39 @@ impl Wheel {
                 Ok(Settling::Late(self.record(late(IncidentKind::Closed, ended.ended_at)).await?))
             }
             (None, Some(_)) => self.in_time(incident).await,
+            // No life of it is remembered, and a close still would be: it was cancelled, and that is forgotten.
+            (None, None) if is_of_no_life(&seen) && self.would_know_a_close(incident, seen.now).await? => {
+                self.in_time(incident).await
+            }
             // Forgotten, or another life by now: nobody can say any more, so a person must.
             (None, None) => Ok(Settling::Open),
         }
+    }
+
+    /// Whether a close that was under way when this payment came would still be remembered, had it closed the order.
+    async fn would_know_a_close(&self, incident: &Incident, now: Moment) -> Result<bool> {
+        let age_ms = u128::from(now.as_millis().saturating_sub(incident.reported_at_ms));
+        if age_ms >= self.settings().ended_keep.as_millis() {
+            return Ok(false);
+        }
+        // A shard that was lost, and formatted anew since, knows nothing of what happened before.
+        let shard = usize::from(self.shard_of(&Id::new(&incident.id)?).0);
+        let mut cmd = redis::cmd("HMGET");
+        cmd.arg(&self.inner.keys[shard % self.inner.keys.len()][0]).arg("layout").arg("formatted");
+        let value = self.store().command(&cmd, "read since when a shard knows").await?;
+        let mut reply = reply::Reply::array("meta", value)?;
+        let (layout, formatted) = (reply.value()?, reply.value()?);
+        // One that an older program formatted does not say since when.
+        let formatted_at_ms = reply::number(&formatted).and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
+        Ok(layout != Value::Nil && formatted_at_ms <= incident.reported_at_ms)
+    }
+
+    /// The incident of an id that is not decided.
+    async fn closing_of(&self, id: &Id) -> Result<Option<Incident>> {
+        let pattern = format!("*:{}", glob_escaped(id.as_str()));
+        let found = self.matching("incidents", &pattern).await?;
+        let mut found = found.into_values().filter_map(|text| serde_json::from_slice::<Incident>(&text).ok());
+        Ok(found.rfind(|one| one.kind == IncidentKind::Closing && one.id == id.as_str()))
     }
 
     async fn in_time(&self, incident: &Incident) -> Result<Settling> {
@@ -359,10 +397,15 @@ impl Wheel {
 
     /// All fields of a hash of the wheel, page by page.
     async fn every(&self, name: &str) -> Result<BTreeMap<String, Vec<u8>>> {
+        self.matching(name, "*").await
+    }
+
+    /// Those whose names fit a pattern.
+    async fn matching(&self, name: &str, pattern: &str) -> Result<BTreeMap<String, Vec<u8>>> {
         let (mut all, mut cursor) = (BTreeMap::new(), "0".to_owned());
         loop {
             let mut cmd = redis::cmd("HSCAN");
-            cmd.arg(self.of_wheel(name)).arg(&cursor).arg("COUNT").arg(500);
+            cmd.arg(self.of_wheel(name)).arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(500);
             let page = self.store().command(&cmd, "read the incidents").await?;
             let mut page = reply::Reply::array("incidents", page)?;
             cursor = page.word()?;
@@ -379,6 +422,11 @@ impl Wheel {
     fn of_wheel(&self, name: &str) -> String {
         keys::of_wheel(self.name(), name)
     }
+}
+
+/// Whether there is no deadline and no end of one; a cancellation that met nothing leaves an end of no life.
+fn is_of_no_life(seen: &Inspection) -> bool {
+    seen.entry.is_none() && seen.ended.as_ref().is_none_or(|ended| ended.generation.0 == 0)
 }
 
 /// What became of a close that was under way.
