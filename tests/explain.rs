@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duewheel::deadline::{Cause, Deadline, OnConflict, Outcome};
+use duewheel::hook::sql::SqlSettings;
 use duewheel::operator::{Door, Operator, Person};
 use duewheel::shard::Shard;
 use duewheel::sweep::{Explanation, Inquiry, Table};
@@ -341,7 +342,9 @@ async fn any_number_of_explanations_at_once_share_two_sessions_which_are_closed_
     let shop = Shop::open(Kind::Postgres, 1).await;
     shop.orders(1..=60, -60_000, &[]).await;
     let wheel = crate::rig::wheel::wheel(RedisServer::shared(), 1).await;
-    let table = Arc::new(Inquiry::closing_after(&shop.settings(), Duration::from_secs(1)));
+    // Who waits for a session waits as long as a loaded machine needs.
+    let hook = SqlSettings { connect_timeout: PATIENCE, ..shop.settings() };
+    let table = Arc::new(Inquiry::closing_after(&hook, Duration::from_secs(1)));
     let sessions =
         "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'duewheel'";
     let (mut readers, mut most) = (tokio::task::JoinSet::new(), 0);

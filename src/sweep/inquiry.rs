@@ -49,15 +49,22 @@ impl Inquiry {
 
     /// The row of an order, and what the audit table says of it; [`Table::Away`] where the database could not be asked.
     pub async fn ask(self: &Arc<Self>, id: &Id) -> Table {
-        let answer = match &self.table {
-            Ok(table) => asked(table, id).await,
-            Err(e) => Err(e.clone()),
+        let table = match &self.table {
+            Ok(table) => table,
+            Err(e) => return Table::Away(e.to_string()),
         };
-        *self.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        if self.table.is_ok() && !self.is_watched.swap(true, Ordering::AcqRel) {
+        // Before: whoever asks may hang up on the way, and leave a session behind.
+        self.is_used();
+        if !self.is_watched.swap(true, Ordering::AcqRel) {
             tokio::spawn(close_when_idle(Arc::downgrade(self)));
         }
+        let answer = asked(table, id).await;
+        self.is_used();
         answer.unwrap_or_else(|e| Table::Away(e.to_string()))
+    }
+
+    fn is_used(&self) {
+        *self.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Takes over the users and passwords in these URLs, those of the hook, for sessions that are opened from now on.

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 
 use crate::rig::cli::Cli;
-use crate::rig::redis::RedisServer;
+use crate::rig::redis::{RedisOptions, RedisServer};
 use crate::rig::{PATIENCE, eventually_blocking, signal};
 
 /// A program that goes on, with its log in a file.
@@ -16,8 +16,11 @@ struct Serving {
 
 impl Serving {
     fn start(cli: &Cli, args: &[&str]) -> Self {
+        Self::of(cli, cli.command(args))
+    }
+
+    fn of(cli: &Cli, mut command: Command) -> Self {
         let log = cli.dir.path().join("server.log");
-        let mut command = cli.command(args);
         command.stderr(std::fs::File::create(&log).unwrap()).stdout(Stdio::null());
         let child = command.spawn().unwrap();
         let mut serving = Self { child, log, address: String::new() };
@@ -100,6 +103,30 @@ fn tokens_and_certificate_follow_each_other_without_a_restart() {
     signal(serving.child.id(), "HUP");
     serving.says("tokens are not taken over");
     assert_eq!(ask(&old), "200");
+    serving.ends("TERM");
+}
+
+#[test]
+fn a_password_of_redis_is_changed_without_a_restart_of_the_server() {
+    let server = RedisServer::start(RedisOptions::default());
+    let cli = Cli::new(&server);
+    server.command::<String>(&["ACL", "SETUSER", "shop", "on", ">one", "~*", "&*", "+@all"]);
+    let url = |password: &str| format!("redis://shop:{password}@127.0.0.1:{}\n", server.port());
+    cli.write("url", url("one"));
+    cli.write("duewheel.toml", "[redis]\nurl_file = 'url'\n[http]\nlisten = '127.0.0.1:0'\n");
+    let mut command = cli.command(&["serve"]);
+    command.env_remove("REDIS_URL");
+    let serving = Serving::of(&cli, command);
+    let stats = format!("http://{}/v1/wheels/{}/stats", serving.address, cli.wheel);
+    assert_eq!(status(&[&stats]), "200");
+    server.command::<String>(&["ACL", "SETUSER", "shop", "<one", ">two"]);
+    cli.write("url", url("two"));
+    signal(serving.child.id(), "HUP");
+    // With the old password nobody would come back from this; the signal may be seen a moment later.
+    eventually_blocking(PATIENCE, || {
+        server.command::<i64>(&["CLIENT", "KILL", "USER", "shop"]);
+        (status(&[&stats]) == "200").then_some(())
+    });
     serving.ends("TERM");
 }
 
