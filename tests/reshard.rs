@@ -6,7 +6,7 @@ use std::time::Duration;
 use duewheel::deadline::Note;
 use duewheel::operator::{Door, Foreman, Operator, Person};
 use duewheel::shard::{Shard, ShardCount};
-use duewheel::wheel::{Ask, BulkAct, BulkFilter, ShardState, Wheel};
+use duewheel::wheel::{Ask, BulkAct, BulkFilter, Settlement, ShardState, What, Wheel};
 
 use crate::rig::cli::Cli;
 use crate::rig::redis::{RedisOptions, RedisServer};
@@ -210,6 +210,33 @@ async fn a_reshard_from_a_number_that_is_not_the_wheels_is_refused() {
     let refused = wrong.reshard(count(3), true, |_| {}).await.unwrap_err().to_string();
     assert!(refused.contains("the wheel has 4 shards"), "{refused}");
     assert_eq!(wheel.stats().await.unwrap().scheduled, 1);
+}
+
+#[tokio::test]
+async fn a_reshard_that_was_cut_off_at_its_very_end_is_not_undone_while_its_workers_work() {
+    let server = RedisServer::shared();
+    let wheel = wheel(server, 4).await;
+    for n in 0..40 {
+        enqueue(&wheel, &format!("o-{n}"), after(0)).await.unwrap();
+    }
+    let wider = wheel.reshard(count(8), false, |_| {}).await.unwrap();
+    // All shards are open, and it was not written down by which number.
+    server.command::<u64>(&["HSET", "dw1:{wheels}:index", wheel.name().as_str(), "1 4 1000"]);
+    let leases = claim(&wider, Shard(5), 1).await.leases;
+    assert!(!leases.is_empty());
+    let refused = wheel.reshard(count(8), false, |_| {}).await.unwrap_err().to_string();
+    assert!(refused.contains("are leased"), "{refused}");
+    assert_eq!(wider.stats().await.unwrap().scheduled, 40 - leases.len() as u64);
+    // Once they are idle it is finished.
+    let back: Vec<_> = leases
+        .iter()
+        .map(|lease| Settlement { id: lease.id.clone(), fence: lease.fence, what: What::Back })
+        .collect();
+    wider.settle(Shard(5), &back).await.unwrap();
+    let wider = wheel.reshard(count(8), false, |_| {}).await.unwrap();
+    assert_eq!(wider.stats().await.unwrap().scheduled, 40);
+    let found = wider.verify(false).await.unwrap().findings;
+    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]

@@ -53,18 +53,19 @@ impl Inquiry {
             Ok(table) => table,
             Err(e) => return Table::Away(e.to_string()),
         };
-        // Before: whoever asks may hang up on the way, and leave a session behind.
-        self.is_used();
-        if !self.is_watched.swap(true, Ordering::AcqRel) {
-            tokio::spawn(close_when_idle(Arc::downgrade(self)));
-        }
+        // Before as well: whoever asks may hang up on the way, and leave a session behind.
+        self.keep_open();
         let answer = asked(table, id).await;
-        self.is_used();
+        self.keep_open();
         answer.unwrap_or_else(|e| Table::Away(e.to_string()))
     }
 
-    fn is_used(&self) {
+    /// Keeps the sessions for a while from now, and sees to it that they are closed then.
+    fn keep_open(self: &Arc<Self>) {
         *self.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        if !self.is_watched.swap(true, Ordering::AcqRel) {
+            tokio::spawn(close_when_idle(Arc::downgrade(self)));
+        }
     }
 
     /// Takes over the users and passwords in these URLs, those of the hook, for sessions that are opened from now on.

@@ -35,7 +35,12 @@ impl Wheel {
                 true
             }
             // Closed by a run that was cut off: it had looked, and may have carried some.
-            Err(e) if e.store_kind() == Some(StoreKind::Layout) => false,
+            Err(e) if e.store_kind() == Some(StoreKind::Layout) => {
+                if self.is_open_as(to).await? {
+                    none_leased(between.leased().await?)?;
+                }
+                false
+            }
             Err(e) => return Err(e),
         };
         for shard in (0..most).map(Shard) {
@@ -88,6 +93,14 @@ impl Wheel {
             between.forget_shard(shard).await?;
         }
         Ok(after)
+    }
+
+    /// Whether a run that was cut off had opened the wheel with the new number already: whoever has that works on it.
+    async fn is_open_as(&self, to: ShardCount) -> Result<bool> {
+        let mut cmd = redis::cmd("HGET");
+        cmd.arg(&self.inner.keys[0][0]).arg("shards");
+        let shards = self.store().command(&cmd, "read the number of shards").await?;
+        Ok(reply::number(&shards) == Some(i64::from(to.get())))
     }
 
     /// Refuses where Redis knows the wheel by a number of shards that is neither this one's nor the new one: some would be left out.
