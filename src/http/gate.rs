@@ -322,4 +322,11 @@ mod tests {
         let entered = enter(api, Operation::Enqueue, Request::new(Body::empty()));
         assert!(size_of_val(&entered) < 4096, "{} bytes", size_of_val(&entered));
     }
+
+    #[tokio::test]
+    async fn a_request_that_breaks_off_is_a_500_and_not_a_hang() {
+        let broke = carry_on(None, async { panic!("a fault") }).await.map(|outcome: Outcome| outcome.is_ok());
+        let problem = broke.map_err(|e| broken("r-1", &e)).unwrap_err();
+        assert_eq!((problem.status.as_u16(), problem.code), (500, "failed"));
+    }
 }

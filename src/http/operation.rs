@@ -223,8 +223,9 @@ impl Operation {
         self.scope().is_some_and(|scope| scope != Scope::Read)
     }
 
-    /// Whether it could be left half done. A single enqueue could not: it is one part of the combiner's next call, or none yet.
+    /// Whether it could be left half done. What shops ask for all day could not: a single enqueue is a part of the combiner's next call,
+    /// and a cancel one script; either it is sent or it is not.
     pub fn has_steps(self) -> bool {
-        self.writes() && self != Self::Enqueue
+        self.writes() && !matches!(self, Self::Enqueue | Self::Cancel)
     }
 }
