@@ -37,6 +37,7 @@ fn lease(n: u64) -> Lease {
         payload: Payload::from_json(format!("{{\"note\":\"{}\"}}", "x".repeat(89))).unwrap(),
         traceparent: None,
         was_held: false,
+        was_put_off: false,
         note: None,
         reminders: Default::default(),
         trusted_until: Instant::now() + Duration::from_secs(60),

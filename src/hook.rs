@@ -97,6 +97,11 @@ pub enum Verdict {
         /// The wait the other side asked for.
         retry_after: Option<Duration>,
     },
+    /// Somebody else has the order in hand for too long, its row locked: *unavailable* for this order alone, since the hook answers.
+    Held {
+        /// Why, at most 4 KiB of valid UTF-8.
+        reason: String,
+    },
     /// The hook said no in a way that may change: attempt counted, buried after the last.
     Failed {
         /// Why, at most 4 KiB of valid UTF-8.
@@ -121,7 +126,7 @@ impl Verdict {
             Self::Closed => "closed",
             Self::Skipped { .. } => "skipped",
             Self::NotDue { .. } => "not_due",
-            Self::Unavailable { .. } => "unavailable",
+            Self::Unavailable { .. } | Self::Held { .. } => "unavailable",
             Self::Failed { .. } => "failed",
             Self::Rejected { .. } => "rejected",
             Self::Gone { .. } => "gone",

@@ -53,6 +53,8 @@ pub struct Lease {
     pub traceparent: Option<String>,
     /// Whether a payment in progress has held it back, so that it fires later than `due_at` on purpose.
     pub was_held: bool,
+    /// Whether it was put off before, without an attempt that counts: what is late then is the hook's.
+    pub was_put_off: bool,
     /// Actor and reason of a manual close.
     pub note: Option<Note>,
     /// The reminders before its close.

@@ -35,7 +35,7 @@ mod verdict;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -149,7 +149,8 @@ impl Worker {
         let (end, kill) = (CancellationToken::new(), CancellationToken::new());
 
         let mut settlers = Vec::with_capacity(shards.len());
-        for &shard in &shards {
+        let sooner: Vec<Arc<Notify>> = shards.iter().map(|_| Arc::default()).collect();
+        for (&shard, sooner) in shards.iter().zip(&sooner) {
             // Bounded by the permits: a lease that holds one is in the channel at most once.
             let (sender, receiver) = mpsc::unbounded_channel();
             settlers.push(sender);
@@ -157,8 +158,8 @@ impl Worker {
                 self.wheel.clone(),
                 shard,
                 receiver,
-                permits.clone(),
-                self.settings.concurrency,
+                (permits.clone(), self.settings.concurrency),
+                settler::Look { sooner: sooner.clone(), every: self.settings.poll_interval },
                 self.tally.clone(),
             );
             services.spawn(settler.run(kill.clone()));
@@ -213,7 +214,7 @@ impl Worker {
         services.spawn(self.driven(reader, &end));
 
         let pollers = TaskTracker::new();
-        for &shard in &shards {
+        for (&shard, sooner) in shards.iter().zip(sooner) {
             let poller = poller::Poller::new(poller::Parts {
                 wheel: wheel(),
                 shard,
@@ -230,6 +231,7 @@ impl Worker {
                 pulse: self.health.pulse(&format!("poller {shard}"), pulse::LONGEST),
                 alarm: alarm.clone(),
                 looks,
+                sooner,
                 stop: stop.clone(),
             });
             pollers.spawn(poller.run());
@@ -245,6 +247,7 @@ impl Worker {
             // Every permit back means every verdict settled.
             let all = u32::try_from(self.settings.concurrency).unwrap_or(u32::MAX);
             drop(permits.acquire_many(all).await);
+            executor.reminded().await;
         })
         .await;
         let left = leases.count();

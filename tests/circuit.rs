@@ -22,6 +22,27 @@ fn down() -> Verdict {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orders_that_somebody_else_has_in_hand_hold_back_no_other() {
+    let wheel = wheel(RedisServer::shared(), 2).await;
+    let held = |lease: &Lease| match lease.id.as_str() {
+        "9" => Verdict::Closed,
+        _ => Verdict::Held { reason: "lock timeout".to_owned() },
+    };
+    let hook = Arc::new(Recorder::new(held).one_by_one());
+    let mate = Mate::start(&wheel, hook.clone(), quick());
+    enqueue_range(&wheel, 0..8, |_| after(0)).await;
+    // Twice as many in a row as an endpoint that is away would be given.
+    eventually(PATIENCE, async || (hook.count() >= 8).then_some(())).await;
+    let workers = wheel.presence().await.unwrap().workers;
+    assert!(workers.iter().all(|worker| worker.held_back.is_empty()), "{workers:?}");
+    enqueue_range(&wheel, 9..10, |_| after(0)).await;
+    closed(&wheel, 1).await;
+    let stats = wheel.stats().await.unwrap();
+    assert_eq!((stats.totals["retried"], stats.dead), (0, 0), "no attempt was counted");
+    mate.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hook_that_is_away_is_only_probed_and_its_return_drains_the_backlog() {
     let wheel = wheel(RedisServer::shared(), 16).await;
     let is_down = Arc::new(AtomicBool::new(true));

@@ -246,3 +246,49 @@ mod sql {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_whose_clock_is_a_little_behind_is_waited_for_and_asked_once() {
+    let wheel = wheel(RedisServer::shared(), 2).await;
+    let behind = 100_000;
+    // As a table says it whose own clock has not come so far: the moment that it has stored.
+    let script = move |lease: &Lease| {
+        let is_due = lease.lateness_us(Instant::now()) >= behind - 20_000;
+        if is_due { Verdict::Closed } else { Verdict::NotDue { until: Some(lease.due_at) } }
+    };
+    let hook = Arc::new(Shifted { recorder: Recorder::new(script), ahead_us: AtomicI64::new(-behind) });
+    let mate = Mate::start(&wheel, hook.clone(), quick());
+    // Its clock is read at the start, and known with the first heartbeat of that.
+    eventually(PATIENCE, async || {
+        let workers = wheel.presence().await.ok()?.workers;
+        workers.first()?.clocks.get("shop database").filter(|ahead| **ahead < -50).map(drop)
+    })
+    .await;
+    enqueue_range(&wheel, 0..20, |n| after(200 + 20 * n)).await;
+    closed(&wheel, 20).await;
+    let tally = mate.drain().await.tally;
+    assert_eq!((hook.recorder.count(), tally.not_due), (20, 0), "each was asked for once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_behind_that_nobody_knows_of_is_asked_again_soon_and_then_less_and_less_often() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    let script = |lease: &Lease| {
+        let is_due = lease.lateness_us(Instant::now()) >= 1_000_000;
+        if is_due { Verdict::Closed } else { Verdict::NotDue { until: Some(lease.due_at) } }
+    };
+    let hook = Arc::new(Recorder::new(script));
+    // Nobody looks at the shard of its own accord.
+    let settings = WorkerSettings {
+        poll_interval: Duration::from_secs(60),
+        not_due_wait: Duration::from_secs(1),
+        ..quick()
+    };
+    let mate = Mate::start(&wheel, hook.clone(), settings);
+    enqueue_range(&wheel, 0..1, |_| after(0)).await;
+    closed(&wheel, 1).await;
+    assert!(mate.drain().await.clean);
+    let late: Vec<_> = hook.calls.lock().unwrap().iter().map(|call| call.lateness_us / 1000).collect();
+    assert!((4..=12).contains(&late.len()), "{late:?}");
+    assert!(late[1] - late[0] < 1000, "the second time soon: {late:?}");
+}

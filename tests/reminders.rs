@@ -276,6 +276,24 @@ async fn a_reminder_hook_that_never_answers_holds_up_no_close() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_waits_for_the_reminder_that_is_being_given_and_settles_it() {
+    let wheel = wheel(RedisServer::shared(), 1).await;
+    let reminder = Arc::new(Recorder::closing().taking(Duration::from_millis(400)));
+    let worker = Worker::new(wheel.clone(), Arc::new(Recorder::closing()), quick()).unwrap();
+    let worker = worker.reminding_by(reminder.clone()).unwrap();
+    let stop = CancellationToken::new();
+    let given = stop.clone();
+    let work = tokio::spawn(async move { worker.run(given).await });
+    place(&wheel, &reminding("x", after(3_600_000), &[3_599_900])).await;
+    eventually(PATIENCE, async || (reminder.count() == 1).then_some(())).await;
+    stop.cancel();
+    let drained = work.await.unwrap();
+    assert!(drained.clean, "{drained:?}");
+    assert_eq!(told(&wheel).await, [three("reminded", "x", "1")]);
+    assert_eq!(wheel.stats().await.unwrap().leased, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_hook_the_event_is_the_reminder() {
     let settings = WheelSettings { remind: reminders(&[800, 400]), ..settings(1) };
     let wheel = wheel_of(RedisServer::shared(), settings).await;

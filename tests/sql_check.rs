@@ -164,6 +164,36 @@ async fn a_password_is_changed_without_a_restart_but_not_the_database() {
     hook.check().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_database_that_is_full_at_the_start_is_waited_for_and_one_that_refuses_is_not() {
+    let shop = Shop::open(Kind::Postgres, 0).await;
+    let role = database_name();
+    shop.db.run(&format!("CREATE ROLE {role} LOGIN CONNECTION LIMIT 0 PASSWORD 'one'")).await;
+    let (_, place) = shop.url.rsplit_once('@').unwrap();
+    let of = |password: &str| SqlSettings {
+        urls: vec![format!("postgres://{role}:{password}@{place}").into()],
+        ..shop.settings()
+    };
+    let full = hook(of("one")).check().await.unwrap_err();
+    assert!(matches!(&full, Error::HookAway(why) if why.contains("too many connections")), "{full:?}");
+    let wrong = hook(of("two")).check().await.unwrap_err();
+    assert!(matches!(wrong, Error::Hook(_)), "{wrong:?}");
+
+    let shop = Shop::open(Kind::Mariadb, 0).await;
+    let user = database_name();
+    let made = format!(
+        "CREATE USER {user} IDENTIFIED BY 'x' WITH MAX_CONNECTIONS_PER_HOUR 1; GRANT ALL ON *.* TO {user}"
+    );
+    for statement in made.split("; ") {
+        shop.db.run(statement).await;
+    }
+    let (_, place) = shop.url.rsplit_once('@').unwrap();
+    let of = || SqlSettings { urls: vec![format!("mysql://{user}:x@{place}").into()], ..shop.settings() };
+    drop(hook(of()).check().await);
+    let full = hook(of()).check().await.unwrap_err();
+    assert!(matches!(&full, Error::HookAway(why) if why.contains("1226")), "{full:?}");
+}
+
 async fn check(settings: SqlSettings) -> Result<Vec<String>, String> {
     hook(settings).check().await.map_err(|e| {
         assert!(matches!(e, Error::Hook(_) | Error::HookAway(_)), "{e:?}");

@@ -488,7 +488,7 @@ async fn one_database_that_is_down_leaves_the_others_closing() {
         if id % 2 == 0 {
             assert_eq!(*verdict, Verdict::Closed);
         } else {
-            assert!(matches!(verdict, Verdict::Unavailable { .. }), "{verdict:?}");
+            assert_eq!(verdict.as_str(), "unavailable", "{verdict:?}");
         }
     }
 }
@@ -608,7 +608,7 @@ async fn an_order_asked_twice_in_one_call_is_closed_once() {
     shop.orders([1], -1000, &[(0, 5)]).await;
     let verdicts = judge(&shop.hook(), &leases([1, 1])).await;
     assert_eq!(verdicts[0], Verdict::Closed);
-    assert!(matches!(verdicts[1], Verdict::Unavailable { .. }));
+    assert_eq!(verdicts[1].as_str(), "unavailable");
     shop.balance().await;
 }
 

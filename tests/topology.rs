@@ -141,39 +141,6 @@ async fn a_wheel_lies_over_the_nodes_of_a_cluster_and_goes_on_while_a_shard_move
     assert_eq!(drained["closed"], 400, "{drained}");
 }
 
-/// Half of the shards, and perhaps the wheel's own record, are made anew by a worker that claims and by whoever fills them again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_wheel_of_which_one_node_of_a_cluster_was_emptied_closes_nothing() {
-    let cluster = RedisCluster::start();
-    let shop = shop(200).await;
-    let one = cluster.nodes[0].port();
-    let fleet = fleet(&format!("redis+cluster://127.0.0.1:{one}"), &shop).await;
-    let worker = fleet.start();
-    fleet.known(&[&worker]).await;
-    fleet.run(&["pause", "--reason", "stock is counted", "--by", "anna"]).ends(0);
-    for (node, orders) in [(0, 1..=100), (1, 101..=200)] {
-        cluster.nodes[node].command::<()>(&["FLUSHALL"]);
-        fleet.enqueue(orders, |_| soon(0)).await;
-        eventually(PATIENCE, async || {
-            let stats = fleet.wheel.stats().await.ok()?;
-            (stats.paused_shards == 16 && stats.due >= 100).then_some(())
-        })
-        .await;
-        // Long enough for a worker to have closed what it can, and short of the roster's next look after what holds the wheel.
-        tokio::time::sleep(std::time::Duration::from_millis(800)).await;
-        assert_eq!(shop.count("FROM orders WHERE status = 'closed'").await, 0, "node {node}");
-        let held = fleet.wheel.held_by().await.unwrap().paused.expect("it is known who paused it");
-        assert_eq!((held.actor.as_str(), held.reason.as_str()), ("anna", "stock is counted"));
-    }
-    let due = i64::try_from(fleet.wheel.stats().await.unwrap().due).unwrap();
-    fleet.run(&["resume", "--reason", "counted", "--by", "anna"]).ends(0);
-    eventually(PATIENCE, async || {
-        (shop.count("FROM orders WHERE status = 'closed'").await == due).then_some(())
-    })
-    .await;
-    worker.drain().await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_that_know_no_master_are_an_error_that_says_so() {
     let server = RedisServer::start(RedisOptions::default());

@@ -55,6 +55,7 @@ fn lease(id: &str) -> Lease {
         payload: Payload::from_json(r#"{"amount":9007199254740993}"#).unwrap(),
         traceparent: None,
         was_held: false,
+        was_put_off: false,
         note: None,
         reminders: Reminders::default(),
         trusted_until: Instant::now() + Duration::from_secs(30),

@@ -96,7 +96,7 @@ impl Closer {
         match (self, hook) {
             #[cfg(feature = "webhook")]
             (Self::Webhook(hook), HookSettings::Webhook(settings)) => {
-                hook.set_secrets(&settings.secrets).map_err(|e| name_problems(config, e))?;
+                hook.take_over(settings).map_err(|e| name_problems(config, e))?;
                 Ok(true)
             }
             #[cfg(feature = "sql")]

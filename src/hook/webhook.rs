@@ -43,16 +43,16 @@ use target::Target;
 pub struct WebhookHook {
     settings: WebhookSettings,
     target: Target,
-    uri: Uri,
-    base: HeaderMap,
     keys: RwLock<Arc<Keys>>,
     permits: Semaphore,
     pool: Pool,
 }
 
-/// The secrets, and what must be known of them: how to sign, and what must never be shown.
+/// The secrets, and what must be known of them: how to sign, where and with what headers to call, and what must never be shown.
 struct Keys {
     signer: Signer,
+    uri: Uri,
+    base: HeaderMap,
     reasons: Reasons,
 }
 
@@ -71,13 +71,12 @@ impl WebhookHook {
         problems.extend(endpoint.as_ref().err().into_iter().flatten().cloned());
         match (signer, endpoint) {
             (Ok(signer), Ok(endpoint)) if problems.is_empty() => {
-                let reasons = reasons(settings, &endpoint.target, &settings.secrets);
+                let reasons = reasons(settings, &endpoint.target);
+                let keys = Keys { signer, uri: endpoint.uri, base: endpoint.base, reasons };
                 Ok(Self {
                     settings: settings.clone(),
                     target: endpoint.target,
-                    uri: endpoint.uri,
-                    base: endpoint.base,
-                    keys: RwLock::new(Arc::new(Keys { signer, reasons })),
+                    keys: RwLock::new(Arc::new(keys)),
                     permits: Semaphore::new(settings.max_concurrency),
                     pool: Pool::new(endpoint.connector, settings.idle_timeout),
                 })
@@ -89,10 +88,25 @@ impl WebhookHook {
     /// Replaces the signing secrets (rotation without a restart). Calls in flight keep the signature they have; on
     /// [`Error::Config`] the old secrets stay.
     pub fn set_secrets(&self, secrets: &[WebhookSecret]) -> Result<()> {
-        let signer = Signer::new(secrets).map_err(Error::Config)?;
-        let reasons = reasons(&self.settings, &self.target, secrets);
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Keys { signer, reasons });
-        Ok(())
+        self.take_over(&WebhookSettings { secrets: secrets.to_vec(), ..self.settings.clone() })
+    }
+
+    /// Takes over every secret of these settings: those that sign, headers, and the query of the URL, where a token may stand. Another endpoint is
+    /// refused with [`Error::Config`], and then, as where any of them is wrong, the old ones stay.
+    pub fn take_over(&self, settings: &WebhookSettings) -> Result<()> {
+        let signer = Signer::new(&settings.secrets);
+        let at = Endpoint::address(settings);
+        let mut problems: Vec<String> =
+            [signer.as_ref().err(), at.as_ref().err()].into_iter().flatten().flatten().cloned().collect();
+        if let (Ok(signer), Ok((target, uri, base))) = (signer, at) {
+            if target.resource() == self.target.resource() {
+                let keys = Keys { signer, uri, base, reasons: reasons(settings, &target) };
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+                return Ok(());
+            }
+            problems.push("url: names another endpoint than at the start, which needs a restart".to_owned());
+        }
+        Err(Error::Config(problems))
     }
 
     fn keys(&self) -> Arc<Keys> {
@@ -110,7 +124,7 @@ impl WebhookHook {
             return unavailable("not asked, because the lease had ended");
         }
         let step = Step::default();
-        match tokio::time::timeout(limit, self.call(wheel, lease, &keys.signer, &step)).await {
+        match tokio::time::timeout(limit, self.call(wheel, lease, &keys, &step)).await {
             Ok(Ok(reply)) => verdict::of(&reply, &keys.reasons, self.settings.retry_after_cap),
             Ok(Err(problem)) => unavailable(&problem),
             Err(_) => {
@@ -124,12 +138,12 @@ impl WebhookHook {
         &self,
         wheel: &WheelName,
         lease: &Lease,
-        signer: &Signer,
+        keys: &Keys,
         step: &Step,
     ) -> Result<Reply, String> {
         let _permit = self.permits.acquire().await.map_err(|e| e.to_string())?;
         step.reach(Step::CONNECTING);
-        let request = || message::request(&self.uri, &self.base, signer, wheel, lease);
+        let request = || message::request(&keys.uri, &keys.base, &keys.signer, wheel, lease);
         self.pool.call(request, || step.reach(Step::SENT)).await
     }
 }
@@ -179,6 +193,17 @@ struct Endpoint {
 impl Endpoint {
     fn new(settings: &WebhookSettings, resolver: Arc<dyn Resolve>) -> Result<Self, Vec<String>> {
         let one = |problem: String| vec![problem];
+        let (target, uri, base) = Self::address(settings)?;
+        let tls = if target.tls { Some(tls::connector(settings).map_err(one)?) } else { None };
+        let connector =
+            Connector::new(target.clone(), resolver, settings.allow_private, tls, settings.connect_timeout)
+                .map_err(one)?;
+        Ok(Self { target, uri, base, connector })
+    }
+
+    /// Whom to call, what of it, and with which headers.
+    fn address(settings: &WebhookSettings) -> Result<(Target, Uri, HeaderMap), Vec<String>> {
+        let one = |problem: String| vec![problem];
         let target = Target::parse(&settings.url, settings.allow_private).map_err(|e| one(e.to_string()));
         let base = admission::base_headers(settings);
         let (target, mut base) = match (target, base) {
@@ -189,18 +214,14 @@ impl Endpoint {
         };
         let uri = Uri::try_from(&target.path_and_query).map_err(|e| one(format!("url: {e}")))?;
         base.insert(HOST, HeaderValue::try_from(&target.authority).map_err(|e| one(format!("url: {e}")))?);
-        let tls = if target.tls { Some(tls::connector(settings).map_err(one)?) } else { None };
-        let connector =
-            Connector::new(target.clone(), resolver, settings.allow_private, tls, settings.connect_timeout)
-                .map_err(one)?;
-        Ok(Self { target, uri, base, connector })
+        Ok((target, uri, base))
     }
 }
 
-fn reasons(settings: &WebhookSettings, target: &Target, secrets: &[WebhookSecret]) -> Reasons {
+fn reasons(settings: &WebhookSettings, target: &Target) -> Reasons {
     let headers = settings.headers.iter().map(|(_, value)| value);
     let query = queried(&target.path_and_query);
-    let all = headers.chain(secrets.iter().map(|secret| &secret.secret)).chain(&query);
+    let all = headers.chain(settings.secrets.iter().map(|secret| &secret.secret)).chain(&query);
     Reasons::new(target.origin(), all)
 }
 

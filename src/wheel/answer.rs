@@ -352,11 +352,23 @@ pub struct Verification {
 pub struct Finding {
     /// The shard.
     pub shard: u16,
-    /// The stable word: `body_without_place`, `place_without_body`, `two_places`, `slot_not_indexed`, `index_without_slot`,
-    /// `bad_header`, `totals_off`.
+    /// The stable word, one of [`Finding::KINDS`].
     pub kind: String,
     /// The id or slot, escaped.
     pub subject: String,
     /// Whether this run mended it.
     pub healed: bool,
+}
+
+impl Finding {
+    /// All that can be found (lua/verify.lua).
+    pub const KINDS: [&str; 7] = [
+        "body_without_place",
+        "place_without_body",
+        "two_places",
+        "slot_not_indexed",
+        "index_without_slot",
+        "bad_header",
+        "totals_off",
+    ];
 }

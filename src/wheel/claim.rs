@@ -284,6 +284,7 @@ impl Grant {
             payload,
             traceparent,
             was_held: header.hold_count > 0,
+            was_put_off: header.next_at > header.due_at,
             note: live.note,
             reminders,
             trusted_until: self.trusted_until,

@@ -14,6 +14,8 @@ use crate::shard::WheelName;
 const PROBES: usize = 2;
 /// The share of unavailable calls is counted over this and the stretch before it.
 const STRETCH: Duration = Duration::from_secs(1);
+/// A hold that was over for so long while nothing was due, so that no call looked behind it, is no news any more.
+const LAPSE: Duration = Duration::from_secs(60);
 /// A share of fewer calls says nothing.
 const LEAST_CALLS: u32 = 20;
 
@@ -114,7 +116,7 @@ impl Circuit {
 
     /// Whether claiming makes sense at `now`: while one endpoint is there it does.
     pub fn pass(&self, now: Instant) -> Pass {
-        let endpoints = self.lock();
+        let endpoints = self.at(now);
         let holds = endpoints.iter().map(|endpoint| endpoint.hold.as_ref());
         match holds.collect::<Option<Vec<_>>>().and_then(|holds| holds.iter().map(|hold| hold.until).min()) {
             None => Pass::Open,
@@ -131,7 +133,7 @@ impl Circuit {
     /// Until when this endpoint is not to be asked; `None` where it may be, now. One that counts as away may be asked once an interval, to
     /// see whether it is back; the rest waits for what that call finds out, since it may hang for as long as a call may.
     pub fn admit(&self, endpoint: usize, now: Instant) -> Option<Instant> {
-        let mut endpoints = self.lock();
+        let mut endpoints = self.at(now);
         let hold = endpoints.get_mut(endpoint)?.hold.as_mut()?;
         if hold.until > now {
             return Some(hold.until);
@@ -240,15 +242,22 @@ impl Circuit {
         }
     }
 
-    /// Each endpoint: its name, whether it counts as away, and whether it has a pause that it asked for.
+    /// Each endpoint: its name, whether it could not be asked of late, and whether it has a pause that it asked for.
     pub fn endpoints(&self, now: Instant) -> Vec<(String, bool, bool)> {
-        let endpoints = self.lock();
+        let endpoints = self.at(now);
         let each = endpoints.iter().map(|endpoint| {
             let hold = endpoint.hold.as_ref();
             let paused = hold.is_some_and(|hold| hold.asked && hold.until > now);
-            (endpoint.name.clone(), hold.is_some(), paused)
+            (endpoint.name.clone(), hold.is_some_and(|hold| !hold.asked), paused)
         });
         each.collect()
+    }
+
+    /// Whether it keeps claims back. A pause that is over does not: the first claim after it is a probe, and nothing may be due.
+    pub fn stops(&self, now: Instant) -> bool {
+        self.at(now)
+            .iter()
+            .all(|endpoint| endpoint.hold.as_ref().is_some_and(|hold| !hold.asked || hold.until > now))
     }
 
     /// Waits until an endpoint asks for a pause.
@@ -258,9 +267,9 @@ impl Circuit {
 
     /// Why endpoints are not asked, each one a sentence.
     pub fn reasons(&self, now: Instant) -> Vec<String> {
-        let endpoints = self.lock();
+        let endpoints = self.at(now);
         let held = endpoints.iter().filter_map(|endpoint| {
-            let hold = endpoint.hold.as_ref()?;
+            let hold = endpoint.hold.as_ref().filter(|hold| !hold.asked || hold.until > now)?;
             let (name, reason) = (&endpoint.name, &hold.reason);
             let left = hold.until.saturating_duration_since(now).as_millis();
             Some(if hold.asked {
@@ -270,6 +279,18 @@ impl Circuit {
             })
         });
         held.collect()
+    }
+
+    /// The endpoints at that moment. A hold that nothing was claimed to look behind for so long says nothing any more.
+    fn at(&self, now: Instant) -> std::sync::MutexGuard<'_, Vec<Endpoint>> {
+        let mut endpoints = self.lock();
+        for endpoint in endpoints.iter_mut() {
+            if endpoint.hold.as_ref().is_some_and(|hold| hold.until + LAPSE <= now) {
+                (endpoint.hold, endpoint.streak, endpoint.calls) = (None, 0, Share::new(now));
+                tracing::info!(wheel = %self.wheel, endpoint = endpoint.name, "circuit: nothing was due to ask the hook for; taken to be there");
+            }
+        }
+        endpoints
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Endpoint>> {
@@ -311,6 +332,31 @@ mod tests {
 
     fn away(pause_ms: Option<u32>) -> Answer {
         Answer::Away { reason: "status 503".to_owned(), pause: pause_ms.map(|ms| ms * MS) }
+    }
+
+    #[test]
+    fn a_hold_that_nothing_is_claimed_to_look_behind_is_over_and_a_pause_that_is_over_is_no_alarm() {
+        let (circuit, start) = (circuit(&["shop"]), Instant::now());
+        circuit.learn("shop", 2000 * MS, start);
+        assert_eq!(circuit.endpoints(start), [("shop".to_owned(), false, true)]);
+        assert!(circuit.stops(start) && circuit.reasons(start).len() == 1);
+        let over = start + 2000 * MS;
+        assert_eq!(circuit.pass(over), Pass::Probe, "the first claim after it is a probe");
+        assert_eq!(circuit.endpoints(over), [("shop".to_owned(), false, false)]);
+        assert!(!circuit.stops(over) && circuit.reasons(over).is_empty());
+        assert_eq!(circuit.pass(over + LAPSE), Pass::Open);
+
+        for _ in 0..4 {
+            circuit.note(0, away(None), over + LAPSE);
+        }
+        let Pass::Held(until) = circuit.pass(over + LAPSE) else { panic!("a streak of four") };
+        assert_eq!(circuit.endpoints(until), [("shop".to_owned(), true, false)]);
+        assert!(circuit.stops(until) && circuit.reasons(until).len() == 1);
+        // Asked now and then, it stays away.
+        circuit.note(0, away(None), until + LAPSE / 2);
+        assert!(circuit.stops(until + LAPSE));
+        assert_eq!(circuit.pass(until + LAPSE * 2), Pass::Open);
+        assert!(circuit.reasons(until + LAPSE * 2).is_empty());
     }
 
     #[test]

@@ -19,12 +19,15 @@ use super::settings::WorkerSettings;
 use super::settler::Judged;
 use super::tally::{Tally, add};
 use super::verdict::what_of;
-use crate::deadline::{Id, Stage};
+use crate::deadline::{Cause, Id, Stage};
 use crate::hook::{Hook, Verdict};
 use crate::lease::Lease;
 use crate::shard::Shard;
 use crate::trace;
 use crate::wheel::{Verdicts, What, Wheel};
+
+/// A database's clock is waited for no longer than this: what it then calls not due comes again.
+const LONGEST_LAG: Duration = Duration::from_millis(250);
 
 /// Calls the hook.
 pub struct Executor {
@@ -162,6 +165,7 @@ impl Executor {
         if leases.is_empty() {
             return;
         }
+        self.await_clock(&leases).await;
         let _slot = self.slots.acquire().await;
         // While it waited the wheel may have been tripped, or its endpoint may have asked for a pause.
         let verdicts = match self.needless(&leases) {
@@ -174,6 +178,21 @@ impl Executor {
             let verdicts = verdicts.by_ref().take(count).collect();
             self.hand_over(shard, Judged { batch, leases: self.leases.clone(), verdicts, _permits: permits });
             drop(keep);
+        }
+    }
+
+    /// Lets a database whose clock is behind Redis's come to the moment of these orders: until then it would answer that they are not due.
+    async fn await_clock(&self, leases: &[Lease]) {
+        let behind = self.limits.clocks.database_behind().min(LONGEST_LAG);
+        if behind.is_zero() {
+            return;
+        }
+        let promised = leases.iter().filter(|lease| lease.cause != Cause::Manual);
+        let Some(latest) = promised.max_by_key(|lease| lease.due_at) else { return };
+        let over_us = latest.lateness_us(Instant::now());
+        let wait_us = i64::try_from(behind.as_micros()).unwrap_or(0).saturating_sub(over_us);
+        if let Ok(wait_us @ 1..) = u64::try_from(wait_us) {
+            tokio::time::sleep(Duration::from_micros(wait_us).min(LONGEST_LAG)).await;
         }
     }
 
@@ -335,7 +354,7 @@ fn tell(wheel: &Wheel, lease: &Lease, verdict: &Verdict) {
         Verdict::NotDue { .. } => {
             tracing::debug!(wheel, id, attempt, fence, trace_id = trace_id(), verdict = "not_due")
         }
-        Verdict::Unavailable { reason, .. } => {
+        Verdict::Unavailable { reason, .. } | Verdict::Held { reason } => {
             tracing::debug!(
                 wheel,
                 id,

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::circuit::Pass;
 use super::heartbeat::Leases;
 use super::limits::Limits;
 use super::sentry::Gate;
@@ -18,6 +17,7 @@ use crate::lease::Lease;
 use crate::metrics::{Counter, Histogram, Metrics, Spread, catalog};
 use crate::shard::WheelName;
 use crate::wheel::Claimed;
+use crate::wheel::answer::Finding;
 
 /// The verdicts, in the order of [`verdict_place`].
 const VERDICTS: [&str; 7] = ["closed", "skipped", "not_due", "unavailable", "failed", "rejected", "gone"];
@@ -44,6 +44,10 @@ impl Measures {
         let verdict = |verdict| {
             CAUSES.map(|cause| metrics.counter(&catalog::VERDICTS, &[name, verdict, cause.as_str()]))
         };
+        // A counter that begins with what it counted first shows no increase.
+        for kind in Finding::KINDS {
+            drop(metrics.counter(&catalog::STRUCTURE_FINDINGS, &[name, kind]));
+        }
         Self {
             metrics: metrics.clone(),
             wheel: name.to_owned(),
@@ -59,7 +63,8 @@ impl Measures {
     pub fn claimed(&self, claimed: &Claimed) {
         for lease in &claimed.leases {
             let ours = matches!(lease.cause, Cause::Due | Cause::Feed);
-            if ours && lease.attempt == 1 && lease.stage == Stage::CLOSE && !lease.was_held {
+            let first = lease.attempt == 1 && !lease.was_put_off;
+            if ours && first && lease.stage == Stage::CLOSE && !lease.was_held {
                 let due_us = lease.due_at.as_millis().saturating_mul(1000);
                 self.lateness.observe_us(claimed.now_us.saturating_sub(due_us), 1);
             }
@@ -116,7 +121,7 @@ fn verdict_place(verdict: &Verdict) -> usize {
         Verdict::Closed => 0,
         Verdict::Skipped { .. } => 1,
         Verdict::NotDue { .. } => 2,
-        Verdict::Unavailable { .. } => 3,
+        Verdict::Unavailable { .. } | Verdict::Held { .. } => 3,
         Verdict::Failed { .. } => 4,
         Verdict::Rejected { .. } => 5,
         Verdict::Gone { .. } => 6,
@@ -168,7 +173,7 @@ impl Scrape {
         for (reason, stopped) in [
             ("breaker", limits.breaker.is_tripped()),
             ("clocks", limits.clocks.stopped().is_some()),
-            ("circuit", limits.circuit.pass(now) != Pass::Open),
+            ("circuit", limits.circuit.stops(now)),
             ("selftest", !gate.is_open()),
             ("drain", followed.stop.is_cancelled()),
         ] {

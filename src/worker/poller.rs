@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::alarm::Alarm;
@@ -42,6 +42,8 @@ pub struct Parts {
     pub pulse: Arc<Pulse>,
     pub alarm: Alarm,
     pub looks: Beat,
+    /// Something of the shard fires sooner than the last claim could tell.
+    pub sooner: Arc<Notify>,
     pub stop: CancellationToken,
 }
 
@@ -93,6 +95,7 @@ impl Poller {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.parts.alarm.sleep_until(next_look) => {}
+                () = self.parts.sooner.notified() => {}
             }
         }
     }

@@ -20,12 +20,15 @@ pub struct Reminder {
     /// Who gives them; without one they are given by their event alone.
     hook: Option<Arc<dyn Hook>>,
     permits: Arc<Semaphore>,
+    /// How many there are.
+    all: usize,
 }
 
 impl Reminder {
     /// A quarter of what the closes may have in work, beside them.
     pub fn new(hook: Option<Arc<dyn Hook>>, concurrency: usize) -> Self {
-        Self { hook, permits: Arc::new(Semaphore::new((concurrency / 4).max(1))) }
+        let all = (concurrency / 4).max(1);
+        Self { hook, permits: Arc::new(Semaphore::new(all)), all }
     }
 }
 
@@ -40,6 +43,12 @@ pub fn take(leases: &mut Vec<Lease>) -> Vec<Lease> {
 }
 
 impl Executor {
+    /// Waits until every reminder's verdict is settled: they have permits of their own.
+    pub(super) async fn reminded(&self) {
+        let all = u32::try_from(self.reminder.all).unwrap_or(u32::MAX);
+        drop(self.reminder.permits.acquire_many(all).await);
+    }
+
     /// Gives reminders, in calls of their hook's batch size. `permits` are the closes' and are given back at once.
     pub(super) fn remind(
         self: &Arc<Self>,

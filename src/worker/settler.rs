@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::heartbeat::{Batch, Leases};
@@ -44,7 +44,16 @@ pub struct Settler {
     permits: Arc<Semaphore>,
     /// Fewer free permits than this, and no verdict waits: it holds permits that claims want.
     scarce: usize,
+    look: Look,
     tally: Arc<Tally>,
+}
+
+/// How a shard's poller is told that something of it fires sooner than its last claim could tell.
+#[derive(Clone)]
+pub struct Look {
+    pub sooner: Arc<Notify>,
+    /// It looks that often in any case.
+    pub every: Duration,
 }
 
 impl Settler {
@@ -53,11 +62,11 @@ impl Settler {
         wheel: Wheel,
         shard: Shard,
         inbox: UnboundedReceiver<Judged>,
-        permits: Arc<Semaphore>,
-        concurrency: usize,
+        (permits, concurrency): (Arc<Semaphore>, usize),
+        look: Look,
         tally: Arc<Tally>,
     ) -> Self {
-        Self { wheel, shard, inbox, permits, scarce: concurrency.div_ceil(2), tally }
+        Self { wheel, shard, inbox, permits, scarce: concurrency.div_ceil(2), look, tally }
     }
 
     /// Settles until all senders are gone, or `kill`.
@@ -121,6 +130,9 @@ impl Settler {
                     for (settlement, answer) in settlements.iter().zip(answers) {
                         self.count(&settlement.what, answer);
                     }
+                    if settlements.iter().any(|one| self.fires_soon(&one.what)) {
+                        self.look.sooner.notify_one();
+                    }
                     return;
                 }
                 Err(e) => {
@@ -132,6 +144,14 @@ impl Settler {
                     tokio::time::sleep(wait).await;
                 }
             }
+        }
+    }
+
+    fn fires_soon(&self, what: &What) -> bool {
+        match what {
+            What::Wait(wait) | What::Retry(wait, _) => *wait < self.look.every,
+            What::Until(_) => true,
+            _ => false,
         }
     }
 

@@ -331,6 +331,7 @@ pub fn lease(id: impl ToString) -> Lease {
         payload: Payload::default(),
         traceparent: None,
         was_held: false,
+        was_put_off: false,
         note: None,
         reminders: Reminders::default(),
         trusted_until: Instant::now() + Duration::from_secs(25),
@@ -366,7 +367,9 @@ pub async fn drain(hook: &SqlHook, leases: Vec<Lease>, patience: Duration) -> Ve
         let mut again = Vec::new();
         for (lease, verdict) in open.into_iter().zip(verdicts) {
             match verdict {
-                Verdict::Unavailable { .. } | Verdict::NotDue { .. } => again.push(lease),
+                Verdict::Unavailable { .. } | Verdict::Held { .. } | Verdict::NotDue { .. } => {
+                    again.push(lease)
+                }
                 verdict => ended.push((lease, verdict)),
             }
         }

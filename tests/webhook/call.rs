@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use duewheel::clock::Moment;
 use duewheel::deadline::{Cause, Generation, Note, Payload, Stage};
 use duewheel::error::Error;
-use duewheel::hook::webhook::{WebhookHook, WebhookSecret};
+use duewheel::hook::webhook::{WebhookHook, WebhookSecret, WebhookSettings};
 use duewheel::hook::{Hook, Verdict};
 use duewheel::lease::Fence;
 use duewheel::shard::WheelName;
@@ -311,6 +311,31 @@ async fn a_traceparent_that_is_none_is_left_out() {
         assert_eq!(judge(&hook, &lease).await, Verdict::Closed);
         assert_eq!(stub.calls().pop().unwrap().header("traceparent"), None, "{given:?}");
     }
+}
+
+#[tokio::test]
+async fn headers_and_query_are_secrets_that_change_without_a_restart_and_the_endpoint_is_not() {
+    let stub = Stub::start().await;
+    let with = |path: &str, token: &str| WebhookSettings {
+        headers: vec![("authorization".to_owned(), format!("Bearer {token}").into())],
+        ..settings(&stub.url(path))
+    };
+    let hook = WebhookHook::new(&with("/close?key=old-key-1", "old-token")).unwrap();
+    judge(&hook, &lease("o1")).await;
+    hook.take_over(&with("/close?key=new-key-2", "new-token")).unwrap();
+    judge(&hook, &lease("o2")).await;
+    let elsewhere = hook.take_over(&with("/other?key=new-key-3", "third-token")).unwrap_err().to_string();
+    assert!(elsewhere.contains("restart") && !elsewhere.contains("new-key"), "{elsewhere}");
+    judge(&hook, &lease("o3")).await;
+    let sent = |call: &Call| (call.path.clone(), call.header("authorization").unwrap().to_owned());
+    let old = ("/close?key=old-key-1".to_owned(), "Bearer old-token".to_owned());
+    let new = ("/close?key=new-key-2".to_owned(), "Bearer new-token".to_owned());
+    assert_eq!(stub.calls().iter().map(sent).collect::<Vec<_>>(), [old, new.clone(), new]);
+    // What is new is hidden as well as what was: the endpoint may echo it.
+    stub.otherwise(Answer::status(500).body("new-token new-key-2"));
+    let verdict = judge(&hook, &lease("o4")).await;
+    let Verdict::Failed { reason } = &verdict else { panic!("{verdict:?}") };
+    assert!(!reason.contains("new-token") && !reason.contains("new-key-2"), "{reason}");
 }
 
 #[tokio::test]

@@ -72,8 +72,10 @@ impl Batch<'_> {
                     }
                 }
                 Err(failure) => {
-                    let stop =
-                        matches!(failure, Failure::Unavailable(_) | Failure::Lost(_) | Failure::Away(_));
+                    let stop = matches!(
+                        failure,
+                        Failure::Unavailable(_) | Failure::Full(_) | Failure::Lost(_) | Failure::Away(_)
+                    );
                     let verdict = into_verdict(failure);
                     answer_all(&mut verdicts, piece.orders, &verdict);
                     if stop {
@@ -185,10 +187,12 @@ fn into_verdict(failure: Failure) -> Verdict {
     match failure {
         Failure::Data(reason) => Verdict::Failed { reason },
         Failure::Mismatch(reason) => Verdict::Rejected { reason },
+        Failure::Blocked(reason) => Verdict::Held { reason },
         Failure::Again(reason)
         | Failure::Lost(reason)
-        | Failure::Blocked(reason)
+        | Failure::Slow(reason)
         | Failure::Away(reason)
+        | Failure::Full(reason)
         | Failure::Unavailable(reason)
         | Failure::Unknown(reason) => unavailable(&reason),
     }

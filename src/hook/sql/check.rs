@@ -104,6 +104,7 @@ fn sample(kind: KeyType) -> Option<crate::lease::Lease> {
         payload: crate::deadline::Payload::default(),
         traceparent: None,
         was_held: false,
+        was_put_off: false,
         note: None,
         reminders: crate::deadline::Reminders::default(),
         trusted_until: now,

@@ -281,7 +281,9 @@ fn matched<'k>(asked: &[&'k str], rows: &[Cells]) -> Result<Vec<&'k str>, Failur
 /// What an error to COMMIT means. An answer of the server's own says that it rolled back; a broken session says nothing.
 fn commit_failure(failure: Failure) -> Failure {
     match failure {
-        Failure::Lost(reason) | Failure::Unavailable(reason) => Failure::Unknown(format!("commit: {reason}")),
+        Failure::Lost(reason) | Failure::Full(reason) | Failure::Unavailable(reason) => {
+            Failure::Unknown(format!("commit: {reason}"))
+        }
         other => other.during("commit"),
     }
 }

@@ -1,7 +1,6 @@
 //! What is found out about an order, and which verdict that is. Why a row was not closed is always read, never guessed.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::hook::Verdict;
@@ -42,10 +41,7 @@ impl Finding {
     pub(super) fn into_verdict(self, looked_for: &str) -> Verdict {
         match self {
             Self::Closed | Self::ClosedBefore => Verdict::Closed,
-            Self::Busy => Verdict::Unavailable {
-                reason: "the row is held by another session".to_owned(),
-                retry_after: Some(Duration::from_millis(200)),
-            },
+            Self::Busy => Verdict::Held { reason: "the row is held by another session".to_owned() },
             Self::Skipped(state) => Verdict::Skipped { state },
             Self::NotDue(until) => Verdict::NotDue { until },
             Self::Gone => Verdict::Gone { reason: looked_for.to_owned() },

@@ -102,6 +102,11 @@ impl Target {
         Ok(Self { tls, host, port, path_and_query, authority })
     }
 
+    /// What is called, without the query.
+    pub fn resource(&self) -> (String, &str) {
+        (self.origin(), self.path_and_query.split('?').next().unwrap_or_default())
+    }
+
     /// Scheme, host and port: what errors and warnings may show.
     pub fn origin(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };

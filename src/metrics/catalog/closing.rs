@@ -9,7 +9,7 @@ describe!(
     Some(Unit::Seconds),
     ["wheel"],
     Process,
-    "From due_at to the claim, by Redis's clock: first attempts of closes whose cause is due or feed and that were not held. 1 ms to 5 min"
+    "From due_at to the claim, by Redis's clock: first attempts of closes whose cause is due or feed and that were neither held nor put off before. 1 ms to 5 min"
 );
 describe!(
     CLAIM_TO_COMMIT,
