@@ -370,10 +370,22 @@ impl Process {
     /// Asks it to drain, which must succeed; answers its tally.
     pub async fn drain(mut self) -> serde_json::Value {
         self.still_runs();
+        // A process that has only just begun would simply end.
+        eventually(PATIENCE, async || self.heeds_sigterm().then_some(())).await;
         self.signal("TERM");
         let ended = self.ended(Duration::from_secs(10)).await;
         assert!(ended.success(), "{ended:?}\n{}", self.log());
         self.tally()
+    }
+
+    /// Whether it has come so far that SIGTERM tells it something.
+    fn heeds_sigterm(&self) -> bool {
+        const SIGTERM: u64 = 1 << 14;
+        let pid = self.signalled.unwrap_or(self.pid());
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        caught.is_some_and(|mask| mask & SIGTERM != 0)
     }
 
     /// What it says at its end that it has done.
