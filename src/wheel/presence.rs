@@ -103,12 +103,11 @@ impl Presence {
     /// Who has this deadline, where it is leased and the worker has told of the claim: a claim of the last second it has not.
     pub fn holder(&self, seen: &Inspection) -> Option<Holder<'_>> {
         let ends_us = seen.fence?.0;
-        let mut all = self.workers.iter().chain(&self.lost);
-        all.find_map(|worker| {
-            let has = |claim: &&ClaimInHand| claim.shard == seen.shard.0 && claim.ends_us.contains(&ends_us);
+        let has = |claim: &&ClaimInHand| claim.shard == seen.shard.0 && claim.ends_us.contains(&ends_us);
+        let living = self.workers.iter().map(|worker| (worker, None));
+        let lost = self.lost.iter().map(|worker| (worker, self.heard.get(&worker.token).copied()));
+        living.chain(lost).find_map(|(worker, lost)| {
             let claim = worker.claims.iter().find(has)?;
-            let is_lost = self.lost.iter().any(|lost| lost.token == worker.token);
-            let lost = self.heard.get(&worker.token).copied().filter(|_| is_lost);
             Some(Holder { worker, claim, lost })
         })
     }
